@@ -20,7 +20,7 @@
 //! and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart;
 //! [`space_counter`]; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
-//! [`schedules`], its snapshots, and [`web`], the API.
+//! [`schedules`], its snapshots, [`dr`], its copies at other sites, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -31,6 +31,7 @@
 
 pub mod conditions;
 pub mod daemon;
+pub mod dr;
 pub mod events;
 pub mod folder_drives;
 pub mod folder_pool;

@@ -3,6 +3,7 @@
 //! Invariant: the pool is closed last, after the change of its drives that is under way; all acknowledged writes are stable then.
 
 use crate::{
+    dr::pool_groups::PoolDrGroups,
     folder_drives::FolderDrives,
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
@@ -11,7 +12,7 @@ use crate::{
     space_counter::SpaceCounter,
     view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
-use array::pool::Pool;
+use array::{format::VolumeId, pool::Pool};
 use iscsi::{
     session::login::LoginRefusal,
     target::{
@@ -89,9 +90,14 @@ pub struct ServedPool {
     pub changes: Rc<PoolChanges>,
     /// Counts the exact space of its volumes.
     pub space: Rc<SpaceCounter>,
+    /// Its volumes that another site has a copy of.
+    pub(crate) dr: Rc<PoolDrGroups>,
+    notices: NoticeSender,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
     listed: RefCell<ListedServices>,
+    /// As it was asked for last, open to hosts or not.
+    wanted: RefCell<WantedExports>,
     orders_done: Cell<u64>,
     order_under_way: Cell<Option<&'static str>>,
     /// Notified when what is served has changed: that is published at once.
@@ -140,10 +146,56 @@ impl ServedPool {
     ///
     /// There is no such volume or snapshot, or it cannot be read. Everything is as it was.
     pub fn serve_wanted(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
-        let AssembledExports { nbd, targets, warnings } = self.exports.assemble(wanted)?;
+        let open = self.dr.open_part(wanted);
+        let AssembledExports { nbd, targets, warnings } = self.exports.assemble(&open)?;
+        self.wanted.replace(wanted.clone());
         self.serve(PoolServices { exports: nbd, targets, access: wanted.access.clone() });
         self.iscsi.targets().update_sessions();
         Ok(warnings)
+    }
+
+    /// Serves again what is wanted: other volumes of DR groups may be open to hosts now.
+    pub(crate) fn serve_again(&self) {
+        let wanted = self.wanted.borrow().clone();
+        if let Err(refusal) = self.serve_wanted(&wanted) {
+            self.notices.warn(format!("what hosts may reach could not be changed: {refusal}"));
+        }
+    }
+
+    /// Ends the clients of exports and targets with these volumes that are not served any more. Returns how many are left.
+    pub(crate) fn end_clients_of(&self, volumes: &[VolumeId]) -> usize {
+        let names: Vec<String> = self
+            .pool
+            .volumes()
+            .into_iter()
+            .filter(|info| volumes.contains(&info.volume))
+            .map(|info| info.name)
+            .collect();
+        let wanted = self.wanted.borrow();
+        let mut left = 0;
+        for client in self.nbd.listed_clients() {
+            if wanted.nbd.iter().any(|export| export.name == client.export && names.contains(&export.volume))
+            {
+                self.nbd.end_client(client.number);
+                left += 1;
+            }
+        }
+        for session in self.iscsi.targets().sessions() {
+            let is_of = |target: &&serving::export::WantedTarget| {
+                serving::export::name_of(&target.name) == session.target
+            };
+            let has = |number: u64| {
+                let target = wanted.targets.iter().find(is_of);
+                target.is_some_and(|target| {
+                    target.units.iter().any(|unit| unit.number == number && names.contains(&unit.volume))
+                })
+            };
+            if session.units.iter().any(|&(number, _)| has(number)) {
+                self.iscsi.targets().end_session(&self.world, session.number);
+                left += 1;
+            }
+        }
+        left
     }
 
     /// A number that grows when what is served changes.
@@ -386,16 +438,20 @@ async fn run(
         exports: PoolExports::new(&world, (&pool, &meters), Path::new(&name)),
         changes: PoolChanges::new(&world, &pool, drives, &peers),
         space: SpaceCounter::new(&world, &pool),
+        dr: PoolDrGroups::open((&world, &pool), &notices),
+        notices: notices.clone(),
         pool,
         nbd: Rc::clone(&nbd),
         iscsi: Rc::clone(&iscsi),
         listed: RefCell::default(),
+        wanted: RefCell::default(),
         orders_done: Cell::new(0),
         order_under_way: Cell::new(None),
         services_changed: Notify::new(),
         services_revision: Cell::new(0),
     });
     served.serve(services);
+    served.dr.watch(&served);
     let mut publisher = ViewPublisher::new(&world, &served, show);
     publisher.publish().await;
     world.spawn("orders", do_orders(Rc::clone(&served), orders));

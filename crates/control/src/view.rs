@@ -9,6 +9,7 @@
 //! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
 
 use crate::{
+    dr::group_view::DrGroups,
     job_request::JobRequest,
     metrics::NamedFigures,
     order::map_rows,
@@ -62,6 +63,8 @@ pub struct PoolView {
     pub groups: Arc<Vec<GroupInfo>>,
     /// Snapshots of several pools, and operations on groups, of which other pools may not know; without those under way.
     pub unsettled: Arc<Vec<UnsettledCut>>,
+    /// DR groups.
+    pub dr: Arc<DrGroups>,
     /// NBD exports.
     pub exports: Arc<Vec<ListedExport>>,
     /// iSCSI targets.
@@ -183,6 +186,7 @@ impl ViewPublisher {
             volumes: Arc::clone(&self.volumes),
             groups: Arc::clone(&self.groups),
             unsettled: Arc::clone(&self.unsettled),
+            dr: Arc::new(self.pool.dr.view()),
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,

@@ -11,6 +11,7 @@ use super::{
     audit::AUDIT,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
+    pairings::PAIRINGS,
     recovery::RECOVERY,
     replies::{REPLIES, REPLY_ORDER},
     tokens::TOKENS,
@@ -202,6 +203,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         CONDITIONS.name(),
         NOTIFIERS.name(),
         JOBS.name(),
+        PAIRINGS.name(),
         RECOVERY.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
@@ -221,6 +223,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(CONDITIONS)?;
     transaction.open_table(NOTIFIERS)?;
     transaction.open_table(JOBS)?;
+    transaction.open_table(PAIRINGS)?;
     transaction.open_table(RECOVERY)?;
     Ok(())
 }

@@ -54,6 +54,8 @@ const WHAT_BYTES: usize = 1024;
 const AUDITED_BYTES: usize = 4096;
 /// Fields of requests about initiators that the audit keeps.
 const INITIATOR_FIELDS: [&str; 6] = ["name", "user", "secret_file", "without_chap", "uses", "reads"];
+/// The same of requests that pair sites.
+const PAIRING_FIELDS: [&str; 2] = ["name", "address"];
 const KEY: &str = "idempotency-key";
 /// Most characters of a key.
 pub(super) const KEY_BYTES_MAX: usize = 255;
@@ -174,7 +176,7 @@ async fn change(
     let path = parts.uri.path_and_query().map_or(parts.uri.path(), |path| path.as_str());
     let what = shortened(&format!("{} {path}", parts.method), WHAT_BYTES);
     // The reply to a new token has its secret, and secrets are not kept.
-    let has_kept_reply = parts.uri.path() != super::tokens::PATH;
+    let has_kept_reply = ![super::tokens::PATH, super::dr_sites::TOKENS_PATH].contains(&parts.uri.path());
     let key = key_of(&parts.headers, &caller)?.filter(|_| has_kept_reply);
     let _under_way = key.as_ref().map(|key| KeyUnderWay::begin(&api, key)).transpose()?;
     let uuid = api.world.random_uuid();
@@ -303,21 +305,25 @@ fn wanted_of(path: &str, body: &Bytes) -> String {
             let destroy = shortened(&destroy.join(", "), AUDITED_BYTES);
             shortened(&format!("destroy [{destroy}]; SHA-256 of the text {hash}; {text}"), 2 * AUDITED_BYTES)
         }
-        _ if path.starts_with(super::initiators::PATH) => shortened(&without_secret(body), AUDITED_BYTES),
+        _ if path.starts_with(super::initiators::PATH) => {
+            shortened(&without_secret(body, &INITIATOR_FIELDS), AUDITED_BYTES)
+        }
+        _ if path == super::dr_sites::SITES_PATH => {
+            shortened(&without_secret(body, &PAIRING_FIELDS), AUDITED_BYTES)
+        }
         _ => shortened(&text, AUDITED_BYTES),
     }
 }
 
-/// The body of a request about an initiator, without its secret.
-fn without_secret(body: &Bytes) -> String {
+/// The body of a request with a secret, with the fields alone that hold none.
+fn without_secret(body: &Bytes, kept: &[&str]) -> String {
     if body.is_empty() {
         return String::new();
     }
     match serde_json::from_slice::<serde_json::Value>(body) {
         Ok(serde_json::Value::Object(mut fields)) => {
             // One that is misspelled, too.
-            for (_, value) in fields.iter_mut().filter(|(name, _)| !INITIATOR_FIELDS.contains(&name.as_str()))
-            {
+            for (_, value) in fields.iter_mut().filter(|(name, _)| !kept.contains(&name.as_str())) {
                 *value = "(not recorded)".into();
             }
             serde_json::Value::Object(fields).to_string()

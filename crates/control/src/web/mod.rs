@@ -22,6 +22,9 @@ mod conditions;
 mod connections;
 mod cuts;
 pub mod differences;
+mod dr_groups;
+mod dr_rows;
+mod dr_sites;
 mod drive_warnings;
 mod drives;
 mod events;
@@ -67,6 +70,7 @@ pub use space::VolumeSpaceRow;
 pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 
 use crate::{
+    dr::LinkHandle,
     events::DaemonEventLog,
     job_keeper::JobKeeper,
     journal::DaemonJournal,
@@ -107,6 +111,8 @@ pub struct WebSetting {
     pub site: SiteHandle,
     pub journal: Arc<DaemonJournal>,
     pub events: DaemonEventLog,
+    /// To other sites, if this one listens for them.
+    pub link: Option<LinkHandle>,
 }
 
 /// Surroundings that all handlers share.
@@ -130,6 +136,7 @@ struct Api {
     room_places: Arc<Semaphore>,
     rooms: Arc<Mutex<BTreeMap<PoolId, CountedRoom>>>,
     jobs: JobKeeper,
+    link: Option<LinkHandle>,
 }
 
 type ApiState = Arc<Api>;
@@ -199,7 +206,7 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, tls, own_user, site, journal, events } = setting;
+    let WebSetting { network, addresses, tls, own_user, site, journal, events, link } = setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {
@@ -227,6 +234,7 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         room_places: Arc::new(Semaphore::new(1)),
         rooms: Arc::default(),
         jobs,
+        link,
     });
     let (keeping, own) = (Arc::clone(&api), world.clone());
     world.spawn("jobs", async move { keeping.jobs.run(&own, &keeping.site).await });

@@ -4,9 +4,9 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, drive_warnings, drives, events, exports, group_changes, groups, health,
-    initiators, jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets,
-    tokens, transfers, uses, volumes,
+    conditions, cuts, differences, dr_groups, dr_sites, drive_warnings, drives, events, exports,
+    group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules, sessions,
+    site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -38,7 +38,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 struct ApiDescription;
 
 /// Paths whose answers are not kept to be repeated, or that change nothing.
-const WITHOUT_KEYS: [&str; 3] = [super::tokens::PATH, super::site::PLAN_PATH, "/v1/session"];
+const WITHOUT_KEYS: [&str; 4] =
+    [super::tokens::PATH, super::dr_sites::TOKENS_PATH, super::site::PLAN_PATH, "/v1/session"];
 
 struct TokenScheme;
 
@@ -133,6 +134,13 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(schedules::show, schedules::patch, schedules::delete))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show, sessions::end))
+        .routes(routes!(dr_sites::list, dr_sites::pair))
+        .routes(routes!(dr_sites::unpair))
+        .routes(routes!(dr_sites::make_token))
+        .routes(routes!(dr_groups::list, dr_groups::create))
+        .routes(routes!(dr_groups::show, dr_groups::delete))
+        .routes(routes!(dr_groups::fail_over))
+        .routes(routes!(dr_groups::give_way))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))

@@ -56,6 +56,7 @@ fn a_pool_whose_drives_fail_answers_500_and_then_503_and_no_conflict() {
             site: server.handle(),
             journal,
             events: DaemonEventLog::new(world.wall()),
+            link: None,
         };
         let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.unwrap();
         let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();

@@ -350,6 +350,7 @@ async fn serve<F: Future<Output = Result<(), String>>>(
         site: server.handle(),
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
+        link: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;

@@ -84,6 +84,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         site: server.handle(),
         journal,
         events: DaemonEventLog::new(world.wall()),
+        link: None,
     };
     let web = WebThread::start(world, &*threads, setting, notices.of("api")).await.unwrap();
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();

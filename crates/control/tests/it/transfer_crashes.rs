@@ -329,6 +329,7 @@ async fn life_with(
         site: server.handle(),
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
+        link: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(site_file, &[], PlanOccasion::Start).await.map_err(said)?;

@@ -97,6 +97,9 @@ pub struct Replication {
     /// The link that replication uses.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub link: String,
+    /// Address at which the server waits for other sites; without it there is no replication. Changed by a restart.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub listen: String,
     /// DR groups, each consistent as a whole; none where the mail server ships logs.
     #[serde(rename = "dr_group", skip_serializing_if = "Vec::is_empty")]
     pub dr_groups: Vec<DrGroup>,

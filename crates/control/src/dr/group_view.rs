@@ -1,0 +1,59 @@
+//! A DR group as other threads see it.
+
+use array::format::{GroupId, SiteId, VolumeId};
+use replication::session::ReplicationMode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use world::WallTime;
+
+/// The role of this site in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DrRole {
+    Primary,
+    Secondary,
+}
+
+/// A group in a pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DrGroupView {
+    pub group: GroupId,
+    pub name: String,
+    pub peer: SiteId,
+    pub mode: ReplicationMode,
+    pub volumes: Vec<VolumeId>,
+    pub role: DrRole,
+    /// The state towards the peer, as `docs/replication.md` names it.
+    pub state: &'static str,
+    /// Hosts are served here.
+    pub serves: bool,
+    /// In sync mode: hosts are answered without the peer.
+    pub is_alone: bool,
+    /// The peer is further behind than the mode allows.
+    pub is_behind: bool,
+    /// The first copy is complete here, or this is the primary.
+    pub is_complete: bool,
+    /// Bytes that hosts were or may be answered for, and the peer has not confirmed; with the age of the oldest.
+    pub unconfirmed_bytes: u64,
+    pub unconfirmed_ms: u64,
+    pub connected_since: Option<WallTime>,
+    /// The end of the last channel: when and why.
+    pub last_end: Option<(WallTime, String)>,
+    /// Of a secondary: everything that hosts were answered until then is here, and whether the primary was in sync.
+    pub complete_until: Option<(WallTime, bool)>,
+}
+
+/// A record that a pool keeps of a group, and that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedDrGroup {
+    pub group: GroupId,
+    pub problem: String,
+}
+
+/// All groups of a pool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DrGroups {
+    /// By name.
+    pub groups: Vec<DrGroupView>,
+    pub damaged: Vec<DamagedDrGroup>,
+}

@@ -1,0 +1,538 @@
+//! One DR group on the thread of its pool: it leads or follows, over one channel at a time.
+//!
+//! Invariants:
+//!
+//! 1. Hosts reach its volumes only while it is primary and knows that it has every answered write.
+//! 2. Before it stops leading its hosts are gone, and what they were not answered for is refused.
+//! 3. An order that needs the group without a channel cuts the one there is, and waits for its end.
+
+use super::{
+    group_view::{DrGroupView, DrRole},
+    thread_channel::ThreadChannel,
+};
+use crate::notice::NoticeSender;
+use array::format::{EpochId, Fence, Stamp, VolumeId, WallNanoseconds};
+use futures_util::future::{Either, select};
+use replication::{
+    channel::FrameChannel,
+    connect::SiteRole,
+    group_record::GroupSettings,
+    member::GroupMember,
+    primary::{HandOverError, PrimaryEnd, PrimaryGroup},
+    secondary::{PromotionError, SecondaryEnd, SecondaryGroup},
+    session::{SessionState, SuspensionReason},
+};
+use report::Refusal;
+use std::{
+    cell::{Cell, RefCell},
+    pin::pin,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+use world::{LocalFuture, WallTime, World, with_deadline};
+
+/// Pause after a failure of the pool or its records, before the next attempt.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// Time for the other side to hear that this one has taken over.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+
+/// Work that a group is asked for.
+pub(super) enum GroupOrder {
+    Connect(ThreadChannel),
+    /// Makes this side primary, whatever the other one does.
+    Promote(oneshot::Sender<Result<(), Refusal>>),
+    /// Gives the right to the other side, which has everything.
+    HandOver(oneshot::Sender<Result<(), Refusal>>),
+    /// The other side's history counts.
+    GiveWay(oneshot::Sender<Result<(), Refusal>>),
+    /// Ends the flows; the group may be removed then.
+    End(oneshot::Sender<()>),
+}
+
+/// The hosts of a group's volumes.
+pub(super) trait GroupHosts {
+    /// Opens or closes the volumes to hosts, as the groups say now.
+    fn refresh(&self);
+    /// Shows the groups as they are now.
+    fn show(&self);
+    /// Ends the clients that use the volumes, and waits for their end. False if some are still there.
+    fn end(&self, volumes: &[VolumeId]) -> LocalFuture<bool>;
+}
+
+#[derive(Clone)]
+enum Running {
+    Primary(Rc<PrimaryGroup>),
+    Secondary(Rc<SecondaryGroup>),
+}
+
+#[derive(Default)]
+struct LineState {
+    connected_since: Option<WallTime>,
+    last_end: Option<(WallTime, String)>,
+}
+
+pub(super) struct HostedGroup {
+    world: World,
+    member: Rc<GroupMember>,
+    pub settings: GroupSettings,
+    notices: NoticeSender,
+    hosts: Rc<dyn GroupHosts>,
+    running: RefCell<Option<Running>>,
+    /// Hosts are kept away, whatever the session says.
+    is_closing: Cell<bool>,
+    /// It was removed while it led: its hosts go on without it.
+    is_released: Cell<bool>,
+    line: RefCell<LineState>,
+    /// The one who waits for a hand over that is under way.
+    handing: RefCell<Option<oneshot::Sender<Result<(), Refusal>>>>,
+    orders: mpsc::UnboundedSender<GroupOrder>,
+}
+
+/// The way into a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// It has all of each command up to its stamp, and may serve at once.
+    Whole,
+    /// It was away, or has lost something: it compares before it serves, and its last command is in doubt.
+    Returned,
+}
+
+/// The state with which a group goes on in its next role: everything up to a stamp.
+type NextRole = (Stamp, Entry);
+
+impl HostedGroup {
+    /// Starts the flows of a group that has everything up to `has`. A primary that `returns` serves nothing before it has
+    /// compared.
+    pub fn start(
+        (world, notices): (&World, &NoticeSender),
+        (member, settings): (Rc<GroupMember>, GroupSettings),
+        hosts: Rc<dyn GroupHosts>,
+        next: NextRole,
+    ) -> Rc<Self> {
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (running, line) = (RefCell::default(), RefCell::default());
+        let group = Rc::new(Self {
+            world: world.clone(),
+            member,
+            settings,
+            notices: notices.clone(),
+            hosts,
+            running,
+            is_closing: Cell::new(false),
+            is_released: Cell::new(false),
+            line,
+            handing: RefCell::default(),
+            orders,
+        });
+        if group.member.state().role == SiteRole::Primary && !group.is_replica() {
+            // Hosts may write from now on.
+            group.begin(next);
+        }
+        world.spawn("a DR group", Rc::clone(&group).live(taken, next));
+        group
+    }
+
+    /// A volume is marked as a replica.
+    fn is_replica(&self) -> bool {
+        let pool = self.member.pool();
+        self.settings.volumes.iter().any(|&volume| pool.is_replica(volume).unwrap_or(false))
+    }
+
+    /// Marks the volumes as replicas or not, as the role wants it. A pool that cannot write is tried again.
+    async fn mark(&self, is_replica: bool) {
+        while let Err(error) = self.member.pool().set_replica(&self.settings.volumes, is_replica).await {
+            self.note_end(error.to_string());
+            self.world.sleep(FAILED_PAUSE).await;
+        }
+    }
+
+    /// Begins to lead.
+    fn begin(&self, (has, entry): NextRole) -> Rc<PrimaryGroup> {
+        let returns = entry == Entry::Returned;
+        let group = PrimaryGroup::begin(&self.world, &self.member, (self.settings.mode, returns), has);
+        self.is_closing.set(false);
+        *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
+        group
+    }
+
+    /// Gives an order; false if the flows have ended.
+    pub fn order(&self, order: GroupOrder) -> bool {
+        self.orders.send(order).is_ok()
+    }
+
+    pub fn volumes(&self) -> Vec<VolumeId> {
+        self.settings.volumes.clone()
+    }
+
+    /// Hosts may use its volumes.
+    pub fn serves(&self) -> bool {
+        let running = self.running.borrow();
+        self.is_released.get()
+            || !self.is_closing.get() && matches!(&*running, Some(Running::Primary(group)) if group.serves())
+    }
+
+    pub fn view(&self) -> DrGroupView {
+        let state = self.member.state();
+        let GroupSettings { name, mode, peer, volumes } = self.settings.clone();
+        let line = self.line.borrow();
+        let mut view = DrGroupView {
+            group: self.member.group(),
+            name,
+            peer,
+            mode,
+            volumes,
+            role: match state.role {
+                SiteRole::Primary => DrRole::Primary,
+                SiteRole::Secondary => DrRole::Secondary,
+            },
+            state: "starting",
+            serves: self.serves(),
+            is_alone: state.is_alone,
+            is_behind: false,
+            is_complete: state.lineage.is_some(),
+            unconfirmed_bytes: 0,
+            unconfirmed_ms: 0,
+            connected_since: line.connected_since,
+            last_end: line.last_end.clone(),
+            complete_until: None,
+        };
+        match &*self.running.borrow() {
+            Some(Running::Primary(group)) => {
+                let session = group.session();
+                let exposure = session.exposure(self.world.now());
+                view.state = words_of(session.state());
+                view.is_behind = session.is_behind();
+                view.unconfirmed_bytes = exposure.bytes;
+                view.unconfirmed_ms = exposure.age.as_millis() as u64;
+            }
+            Some(Running::Secondary(group)) => {
+                let is_merging = group.member().state().unfinished.is_some();
+                view.state = match (view.connected_since, view.is_complete) {
+                    (None, _) => "connecting",
+                    (Some(_), false) => "first copy",
+                    (Some(_), true) if is_merging => "merging",
+                    (Some(_), true) => "following",
+                };
+                let bound = group.loss_bound(WallNanoseconds::of(self.world.wall()));
+                view.complete_until = bound.map(|bound| (time_of(bound.since), bound.was_in_sync));
+            }
+            None => {}
+        }
+        view
+    }
+
+    async fn live(self: Rc<Self>, mut orders: mpsc::UnboundedReceiver<GroupOrder>, mut next: NextRole) {
+        loop {
+            let role = self.member.state().role;
+            let more = match role {
+                SiteRole::Primary => self.lead(&mut orders, next).await,
+                SiteRole::Secondary => self.follow(&mut orders, next).await,
+            };
+            self.running.take();
+            match more {
+                Some(more) => next = more,
+                None => return,
+            }
+        }
+    }
+
+    async fn lead(
+        &self,
+        orders: &mut mpsc::UnboundedReceiver<GroupOrder>,
+        next: NextRole,
+    ) -> Option<NextRole> {
+        let begun = match &*self.running.borrow() {
+            Some(Running::Primary(group)) => Some(Rc::clone(group)),
+            _ => None,
+        };
+        let group = match begun {
+            Some(group) => group,
+            None => {
+                self.mark(false).await;
+                self.begin(next)
+            }
+        };
+        let mut waiting = None;
+        loop {
+            let order = match waiting.take() {
+                Some(order) => order,
+                None => orders.recv().await?,
+            };
+            match order {
+                GroupOrder::Connect(channel) => {
+                    let (end, order) = self.during(&channel, group.run(&channel), orders, Some(&group)).await;
+                    waiting = order;
+                    let handing = match end {
+                        PrimaryEnd::HandedOver { .. } => self.handing.take(),
+                        _ => None,
+                    };
+                    if self.handing.borrow().is_some() || self.is_closing.get() && handing.is_none() {
+                        self.refuse_hand_over("the connection was lost before the other site had everything");
+                    }
+                    match end {
+                        PrimaryEnd::HandedOver { has, taken_over } => {
+                            self.note_end("the other site is primary, as it was asked for".to_owned());
+                            group.end();
+                            let outcome =
+                                taken_over.map(drop).map_err(|end| self.not_confirmed(&end.to_string()));
+                            handing.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
+                            return self.keep(waiting, (has, Entry::Whole));
+                        }
+                        PrimaryEnd::Channel(end) => self.note_end(end.to_string()),
+                        PrimaryEnd::Fetched(has) => {
+                            self.note_end("what this side had lost is here again".to_owned());
+                            self.leave(&group).await;
+                            return self.keep(waiting, (has, Entry::Returned));
+                        }
+                        PrimaryEnd::StoodDown => {
+                            self.note_end("the other site is primary".to_owned());
+                            self.warn("the other site has the right to write: this side follows from now on, and its hosts are disconnected");
+                            let has = group.session().has().stamps()[0];
+                            self.leave(&group).await;
+                            return self.keep(waiting, (has, Entry::Returned));
+                        }
+                        PrimaryEnd::Failed(error) => {
+                            self.note_end(error.to_string());
+                            self.world.sleep(FAILED_PAUSE).await;
+                        }
+                    }
+                }
+                GroupOrder::Promote(answer) if group.serves() => drop(answer.send(Ok(()))),
+                GroupOrder::Promote(answer) => {
+                    // It may have sent more than it kept: what it writes now is of a new epoch.
+                    let has = group.session().has().stamps()[0];
+                    self.leave(&group).await;
+                    match self.member.yield_to_peer().await {
+                        Ok(()) => waiting = Some(GroupOrder::Promote(answer)),
+                        Err(error) => drop(answer.send(Err(self.refusal(&error)))),
+                    }
+                    return self.keep(waiting, (has, Entry::Returned));
+                }
+                GroupOrder::HandOver(answer) => {
+                    let refusal = Refusal::new(
+                        format!(
+                            "{} is not connected, so the other site cannot take over in order",
+                            self.settings.name
+                        ),
+                        "wait for the line, or fail over at the other site with ⟨unplanned⟩",
+                    );
+                    drop(answer.send(Err(refusal)));
+                }
+                GroupOrder::GiveWay(answer) => {
+                    let has = group.session().has().stamps()[0];
+                    self.leave(&group).await;
+                    let given = self.member.yield_to_peer().await.map_err(|error| self.refusal(&error));
+                    drop(answer.send(given));
+                    return self.keep(waiting, (has, Entry::Returned));
+                }
+                GroupOrder::End(answer) => {
+                    self.is_released.set(group.serves());
+                    group.end();
+                    let _ = answer.send(());
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        orders: &mut mpsc::UnboundedReceiver<GroupOrder>,
+        (has, entry): NextRole,
+    ) -> Option<NextRole> {
+        self.mark(true).await;
+        let is_in_doubt = entry == Entry::Returned;
+        let group = Rc::new(SecondaryGroup::new(&self.world, &self.member, (has, is_in_doubt)));
+        *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
+        let mut waiting = None;
+        loop {
+            let order = match waiting.take() {
+                Some(order) => order,
+                None => orders.recv().await?,
+            };
+            match order {
+                GroupOrder::Connect(channel) => {
+                    let (end, order) = self.during(&channel, group.run(&channel), orders, None).await;
+                    waiting = order;
+                    match end {
+                        SecondaryEnd::Channel(end) => self.note_end(end.to_string()),
+                        SecondaryEnd::TakenOver(_) => {
+                            // What has not arrived when a channel ends is lost: the other side ends it once it has heard.
+                            let heard = async { while channel.receive().await.is_ok() {} };
+                            with_deadline(self.world.sleep(HEARD_WITHIN), heard).await;
+                            self.note_end("this side took over, as it was asked for".to_owned());
+                            return self.keep(waiting, (group.has(), Entry::Whole));
+                        }
+                        SecondaryEnd::Failed(error) => {
+                            self.note_end(error.to_string());
+                            self.warn(format!("what the primary sends cannot be written here: {error}"));
+                            self.world.sleep(FAILED_PAUSE).await;
+                        }
+                    }
+                }
+                GroupOrder::Promote(answer) => match self.promote(&group).await {
+                    Ok(()) => {
+                        drop(answer.send(Ok(())));
+                        return self.keep(waiting, (group.has(), Entry::Whole));
+                    }
+                    Err(refusal) => drop(answer.send(Err(refusal))),
+                },
+                GroupOrder::HandOver(answer) => {
+                    let problem = format!("{} is secondary here already", self.settings.name);
+                    drop(answer.send(Err(Refusal::new(problem, "ask the primary, or say ⟨unplanned⟩"))));
+                }
+                GroupOrder::GiveWay(answer) => {
+                    let given = self.member.yield_to_peer().await.map_err(|error| self.refusal(&error));
+                    drop(answer.send(given));
+                }
+                GroupOrder::End(answer) => {
+                    let _ = answer.send(());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Runs a channel until it ends, or an order needs it to end. Returns that order.
+    async fn during<E>(
+        &self,
+        channel: &ThreadChannel,
+        run: impl Future<Output = E>,
+        orders: &mut mpsc::UnboundedReceiver<GroupOrder>,
+        primary: Option<&Rc<PrimaryGroup>>,
+    ) -> (E, Option<GroupOrder>) {
+        self.line.borrow_mut().connected_since = Some(self.world.wall());
+        self.hosts.show();
+        let mut run = pin!(run);
+        loop {
+            let order = match select(run.as_mut(), pin!(orders.recv())).await {
+                Either::Left((end, _)) => return (end, None),
+                Either::Right((order, _)) => order,
+            };
+            match (order, primary) {
+                (Some(GroupOrder::HandOver(answer)), Some(group)) => {
+                    let begun = pin!(self.begin_hand_over(group, answer));
+                    // The connection goes on meanwhile: hosts wait for the peer's confirmations.
+                    if let Either::Left((end, _)) = select(run.as_mut(), begun).await {
+                        return (end, None);
+                    }
+                }
+                (order, _) => {
+                    channel.cut();
+                    return (run.await, order);
+                }
+            }
+        }
+    }
+
+    /// Takes the hosts away, and has the connection give the right to the peer; its end is the answer.
+    async fn begin_hand_over(&self, group: &PrimaryGroup, answer: oneshot::Sender<Result<(), Refusal>>) {
+        *self.handing.borrow_mut() = Some(answer);
+        if group.session().state() != SessionState::Streaming {
+            return self.refuse_hand_over(&HandOverError::NotStreaming.to_string());
+        }
+        self.is_closing.set(true);
+        self.hosts.refresh();
+        if !self.hosts.end(&self.settings.volumes).await {
+            return self.refuse_hand_over("its hosts did not let go in time");
+        }
+        // Commands of hosts that are gone may still be on their way.
+        if let Err(error) = self.member.pool().between_writes(&self.settings.volumes, || ()).await {
+            return self.refuse_hand_over(&error.to_string());
+        }
+        if let Err(error) = group.hand_over().await {
+            self.refuse_hand_over(&error.to_string());
+        }
+    }
+
+    /// This side goes on as primary.
+    fn refuse_hand_over(&self, problem: &str) {
+        if self.is_closing.replace(false) {
+            self.hosts.refresh();
+        }
+        let next = "hosts are served here as before; try again when 'spindle dr status' says streaming";
+        let refusal = Refusal::new(format!("{}: {problem}", self.settings.name), next);
+        self.handing.take().into_iter().for_each(|answer| drop(answer.send(Err(refusal.clone()))));
+    }
+
+    fn not_confirmed(&self, why: &str) -> Refusal {
+        let name = &self.settings.name;
+        Refusal::new(
+            format!(
+                "{name}: the line was lost while the other site took over ({why}): it may be primary, or nobody is; nothing is lost"
+            ),
+            format!(
+                "look at 'spindle dr status' there, and say 'spindle failover {name} --unplanned --accept-loss all' there if it is secondary"
+            ),
+        )
+    }
+
+    /// An order that came during the last role is given again.
+    fn keep(&self, waiting: Option<GroupOrder>, next: NextRole) -> Option<NextRole> {
+        if let Some(order) = waiting {
+            self.order(order);
+        }
+        Some(next)
+    }
+
+    /// Takes the hosts away before the group stops leading.
+    async fn leave(&self, group: &PrimaryGroup) {
+        self.is_closing.set(true);
+        group.refuse_hosts();
+        self.hosts.refresh();
+        if !self.hosts.end(&self.settings.volumes).await {
+            self.warn("hosts have not let go of its volumes yet: they get errors");
+        }
+        group.end();
+    }
+
+    async fn promote(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
+        let mut epoch = [0; 16];
+        self.world.fill_secret(&mut epoch);
+        let fence = Fence(self.member.state().fence.0 + 1);
+        let promoted = group.promote(EpochId(epoch), fence).await;
+        promoted.map(drop).map_err(|error| match error {
+            PromotionError::Pool(error) => self.refusal(&error),
+            error => {
+                let next = "wait until the first copy is complete";
+                Refusal::new(format!("{}: {error}", self.settings.name), next)
+            }
+        })
+    }
+
+    fn refusal(&self, error: &array::error::Error) -> Refusal {
+        Refusal::new(format!("{}: {error}", self.settings.name), "see the pool's messages")
+    }
+
+    fn note_end(&self, reason: String) {
+        let mut line = self.line.borrow_mut();
+        line.connected_since = None;
+        line.last_end = Some((self.world.wall(), reason));
+        self.hosts.show();
+    }
+
+    fn warn(&self, text: impl AsRef<str>) {
+        self.notices.warn(format!("DR group {}: {}", self.settings.name, text.as_ref()));
+    }
+}
+
+fn time_of(WallNanoseconds(nanos): WallNanoseconds) -> WallTime {
+    WallTime { seconds: (nanos / 1_000_000_000) as i64, nanos: (nanos % 1_000_000_000) as u32 }
+}
+
+fn words_of(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Suspended(SuspensionReason::Person) => "suspended",
+        SessionState::Suspended(SuspensionReason::TargetFull) => "suspended: the other site is full",
+        SessionState::Suspended(SuspensionReason::Fault) => "suspended by a fault",
+        SessionState::Connecting(_) => "connecting",
+        SessionState::Comparing => "comparing",
+        SessionState::Fetching => "fetching what was lost here",
+        SessionState::Merging => "merging",
+        SessionState::Streaming => "streaming",
+        SessionState::AwaitingChoice => "awaiting choice",
+        SessionState::Refused(_) => "refused",
+        SessionState::StoodDown => "stood down",
+    }
+}

@@ -1,0 +1,96 @@
+//! The link to other sites as other threads see it, and the orders that they give to its thread.
+
+use super::site_message::GroupOffer;
+use array::format::{GroupId, SiteId};
+use report::Refusal;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, oneshot, watch};
+use world::WallTime;
+
+/// Orders that wait.
+pub(super) const ORDERS_MAX: usize = 16;
+
+/// This site's link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkView {
+    pub site: SiteId,
+    /// As this site calls itself.
+    pub name: String,
+    /// Where it listens.
+    pub address: String,
+    /// By name.
+    pub peers: Vec<PeerView>,
+}
+
+/// A paired site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerView {
+    pub site: SiteId,
+    pub name: String,
+    /// Where this site connects to it; none if the other one connects.
+    pub addresses: Vec<String>,
+    pub connected_since: Option<WallTime>,
+    /// Addresses of the connections that are up, with their round trips.
+    pub connections: Vec<(String, Option<Duration>)>,
+    /// The last failure to connect, or the end of the last session.
+    pub last_error: Option<(WallTime, String)>,
+}
+
+/// An order to the link's thread.
+pub(super) enum LinkOrder {
+    MakeToken { valid: Duration, answer: oneshot::Sender<Result<String, Refusal>> },
+    Pair { name: String, address: String, token: String, answer: oneshot::Sender<Result<SiteId, Refusal>> },
+    Unpair { site: SiteId, answer: oneshot::Sender<Result<(), Refusal>> },
+    Offer { peer: SiteId, offer: GroupOffer, answer: oneshot::Sender<Result<(), Refusal>> },
+    RequestHandOver { peer: SiteId, group: GroupId, answer: oneshot::Sender<Result<(), Refusal>> },
+}
+
+/// The link, seen from another thread.
+#[derive(Clone)]
+pub struct LinkHandle {
+    pub(super) orders: mpsc::Sender<LinkOrder>,
+    pub(super) view: watch::Receiver<Arc<LinkView>>,
+}
+
+impl LinkHandle {
+    /// The link as it is now.
+    pub fn look(&self) -> Arc<LinkView> {
+        Arc::clone(&self.view.borrow())
+    }
+
+    async fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> LinkOrder,
+    ) -> Result<T, Refusal> {
+        let (tell, answer) = oneshot::channel();
+        let gone = || Refusal::new("the link to other sites has stopped", "see the server's messages");
+        self.orders.send(order(tell)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Makes a token with which one other site can pair.
+    pub async fn make_token(&self, valid: Duration) -> Result<String, Refusal> {
+        self.ask(|answer| LinkOrder::MakeToken { valid, answer }).await
+    }
+
+    /// Pairs with the site at an address, which made the token. It is called by this name from now on.
+    pub async fn pair(&self, name: &str, address: &str, token: &str) -> Result<SiteId, Refusal> {
+        let (name, address, token) = (name.to_owned(), address.to_owned(), token.to_owned());
+        self.ask(|answer| LinkOrder::Pair { name, address, token, answer }).await
+    }
+
+    /// Ends the pairing with a site.
+    pub async fn unpair(&self, site: SiteId) -> Result<(), Refusal> {
+        self.ask(|answer| LinkOrder::Unpair { site, answer }).await
+    }
+
+    /// Has another site hand a group over to this one.
+    pub(crate) async fn request_hand_over(&self, peer: SiteId, group: GroupId) -> Result<(), Refusal> {
+        self.ask(|answer| LinkOrder::RequestHandOver { peer, group, answer }).await
+    }
+
+    /// Has another site make the replicas of a group.
+    pub(crate) async fn offer(&self, peer: SiteId, offer: GroupOffer) -> Result<(), Refusal> {
+        self.ask(|answer| LinkOrder::Offer { peer, offer, answer }).await
+    }
+}

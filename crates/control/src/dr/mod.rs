@@ -1,0 +1,26 @@
+//! DR groups: volumes that another site has a copy of, and the link to that site.
+//!
+//! ```text
+//! a pool's thread    [`pool_groups`]: its groups, each led or followed by a `hosted_group`
+//!    ▲ │ frames of each group                    │ views
+//!    │ ▼                                         ▼
+//! the link's thread  [`link_thread`]: pairings, sessions with other sites, a channel for each group
+//!    ▲ orders and views
+//! the API
+//! ```
+//!
+//! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
+//! [`link_view`], [`link_thread`].
+
+pub mod group_view;
+mod hosted_group;
+pub mod link_thread;
+pub mod link_view;
+pub mod mode;
+mod peer_session;
+pub(crate) mod pool_groups;
+pub(crate) mod site_message;
+mod thread_channel;
+
+pub use link_thread::{LINK_PORT, LinkThread, LinkThreadSetting};
+pub use link_view::{LinkHandle, LinkView, PeerView};

@@ -1,0 +1,339 @@
+//! A session with one paired site: which groups both have, offers of new ones, and a channel for each group.
+//!
+//! Invariants:
+//!
+//! 1. The side that connected attaches; a group has one channel at a time.
+//! 2. An offer is answered once, at the latest when the session ends.
+
+use super::{
+    link_thread::Link,
+    pool_groups::GroupVolume,
+    site_message::{GroupOffer, RefusedOffer, SiteMessage, group_of},
+    thread_channel::{carry, thread_channel},
+};
+use crate::site::handle::PoolHandle;
+use array::format::{GroupId, SiteId};
+use futures_util::future::{Either, select};
+use replication::{
+    frame::{AttachFrame, FrameBody, RefusalCode, RefusalFrame},
+    group_record::GroupSettings,
+    link::{LinkChannel, LinkError, LinkSession},
+};
+use report::Refusal;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+use world::WallTime;
+
+/// Interval of looking for groups without a channel; also the pause before a group gets its next one.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Time for the other site to make replicas.
+const OFFER_WITHIN: Duration = Duration::from_secs(20);
+
+type OfferAnswer = oneshot::Sender<Result<(), Refusal>>;
+
+pub(super) struct PeerSession {
+    session: LinkSession,
+    pub since: WallTime,
+    say: mpsc::UnboundedSender<SiteMessage>,
+    said: RefCell<Option<mpsc::UnboundedReceiver<SiteMessage>>>,
+    /// Groups that the other side has with this one.
+    theirs: RefCell<BTreeSet<GroupId>>,
+    /// Groups that have a channel.
+    carried: RefCell<BTreeSet<GroupId>>,
+    offers: RefCell<BTreeMap<GroupId, OfferAnswer>>,
+}
+
+impl PeerSession {
+    pub fn new(session: LinkSession, since: WallTime) -> Rc<Self> {
+        let (say, said) = mpsc::unbounded_channel();
+        Rc::new(Self {
+            session,
+            since,
+            say,
+            said: RefCell::new(Some(said)),
+            theirs: RefCell::default(),
+            carried: RefCell::default(),
+            offers: RefCell::default(),
+        })
+    }
+
+    /// Ends the session.
+    pub fn close(&self) {
+        self.session
+            .close(RefusalFrame { code: RefusalCode::Closing, text: "the other site stops".to_owned() });
+    }
+
+    /// Addresses of the connections that are up, with their round trips.
+    pub fn connections(&self) -> Vec<(String, Option<Duration>)> {
+        let all = self.session.connections().into_iter();
+        all.map(|connection| (connection.address, connection.round_trips.smoothed)).collect()
+    }
+
+    /// Serves it to its end.
+    pub async fn run(self: Rc<Self>, link: &Rc<Link>, is_dialer: bool) -> LinkError {
+        let work = async {
+            if is_dialer {
+                let Ok(channel) = self.session.attach(AttachFrame::of_sites()) else { return };
+                select(pin!(self.talk(link, channel)), pin!(self.attach_groups(link))).await;
+            } else {
+                self.take_channels(link).await;
+            }
+        };
+        let end = match select(pin!(work), pin!(self.session.ended())).await {
+            Either::Left(_) => {
+                self.close();
+                self.session.ended().await
+            }
+            Either::Right((end, _)) => end,
+        };
+        for (_, answer) in std::mem::take(&mut *self.offers.borrow_mut()) {
+            let next = "try again once it is connected: it finds what was made";
+            drop(answer.send(Err(Refusal::new("the connection to the other site was lost", next))));
+        }
+        end
+    }
+
+    /// Takes the channels that the other side attaches.
+    async fn take_channels(self: &Rc<Self>, link: &Rc<Link>) {
+        while let Ok(channel) = self.session.next_channel().await {
+            let (own, link) = (Rc::clone(self), Rc::clone(link));
+            let world = link.world.clone();
+            if channel.attached() == AttachFrame::of_sites() {
+                world.spawn("site messages", async move {
+                    own.talk(&link, channel).await;
+                    own.close();
+                });
+            } else {
+                world.spawn("a group's channel", async move { own.give(&link, channel).await });
+            }
+        }
+    }
+
+    /// Attaches a channel for each group that both sides have, and that has none.
+    async fn attach_groups(self: &Rc<Self>, link: &Rc<Link>) {
+        loop {
+            let ours = groups_of(link, self.session.peer_site());
+            let wanted: Vec<GroupId> = self.theirs.borrow().intersection(&ours).copied().collect();
+            for group in wanted {
+                if self.carried.borrow().contains(&group) {
+                    continue;
+                }
+                let Ok(channel) = self.session.attach(AttachFrame { group, part: Some(0) }) else { return };
+                let (own, link) = (Rc::clone(self), Rc::clone(link));
+                let world = link.world.clone();
+                world.spawn("a group's channel", async move { own.give(&link, channel).await });
+                self.carried.borrow_mut().insert(group);
+            }
+            link.world.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Gives a channel to its group, and carries its frames.
+    async fn give(&self, link: &Link, channel: LinkChannel) {
+        let group = channel.attached().group;
+        let Some(pool) = pool_of(link, self.session.peer_site(), group) else {
+            let text = "there is no such group here".to_owned();
+            channel.refuse(RefusalFrame { code: RefusalCode::UnknownGroup, text });
+            self.rest(link, group).await;
+            return;
+        };
+        let (here, there) = thread_channel();
+        let given = pool
+            .begin("connect DR group", move |served| Box::pin(async move { served.dr.connect(group, here) }));
+        match given {
+            Ok(_) => carry(channel, there).await,
+            Err(refusal) => {
+                channel.refuse(RefusalFrame { code: RefusalCode::Busy, text: refusal.to_string() })
+            }
+        }
+        self.rest(link, group).await;
+    }
+
+    /// A group gets its next channel after a pause.
+    async fn rest(&self, link: &Link, group: GroupId) {
+        link.world.sleep(LOOK_EVERY).await;
+        self.carried.borrow_mut().remove(&group);
+    }
+
+    /// Exchanges messages with the other site.
+    async fn talk(&self, link: &Rc<Link>, channel: LinkChannel) {
+        let mut said = self.said.borrow_mut().take().expect("a session has one channel of the sites");
+        let peer = self.session.peer_site();
+        let sending = async {
+            let mut shown = None;
+            loop {
+                let groups = groups_of(link, peer);
+                if shown.as_ref() != Some(&groups) {
+                    let listed = groups.iter().map(GroupId::to_string).collect();
+                    let message = SiteMessage::Site { name: link.name.clone(), groups: listed };
+                    if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
+                        return;
+                    }
+                    shown = Some(groups);
+                }
+                let looked = link.world.sleep(LOOK_EVERY);
+                let Either::Right((Some(message), _)) = select(looked, pin!(said.recv())).await else {
+                    continue;
+                };
+                if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let taking = async {
+            loop {
+                let message = match channel.receive().await {
+                    Ok(FrameBody::SiteMessage(frame)) => SiteMessage::parse(&frame.text),
+                    Ok(body) => Err(format!("a frame {:?} does not belong here", body.kind())),
+                    Err(_) => return,
+                };
+                match message {
+                    Ok(message) => self.hear(link, message),
+                    Err(problem) => {
+                        let name = link.peer_name(peer);
+                        link.notices.warn(format!(
+                            "site {name} sent what is no message: {problem}; compare the versions of both"
+                        ));
+                        return;
+                    }
+                }
+            }
+        };
+        select(pin!(sending), pin!(taking)).await;
+    }
+
+    fn hear(&self, link: &Rc<Link>, message: SiteMessage) {
+        match message {
+            SiteMessage::Site { name, groups } => {
+                link.note_name(self.session.peer_site(), &name);
+                *self.theirs.borrow_mut() = groups.iter().filter_map(|group| group_of(group).ok()).collect();
+            }
+            SiteMessage::Offer(offer) => {
+                let (say, peer) = (self.say.clone(), self.session.peer_site());
+                let (link, world) = (Rc::clone(link), link.world.clone());
+                world.spawn("a group's offer", async move {
+                    let group = offer.group.clone();
+                    let refused = take_offer(&link, peer, offer).await.err();
+                    let refused = refused.map(|refusal| RefusedOffer::of(&refusal));
+                    // The session may have ended.
+                    let _ = say.send(SiteMessage::Answer { group, refused });
+                });
+            }
+            SiteMessage::HandOver { group } => {
+                let (say, peer) = (self.say.clone(), self.session.peer_site());
+                let (link, world) = (Rc::clone(link), link.world.clone());
+                world.spawn("a hand over", async move {
+                    let refused = hand_over(&link, peer, &group).await.err();
+                    let refused = refused.map(|refusal| RefusedOffer::of(&refusal));
+                    // The session may have ended.
+                    let _ = say.send(SiteMessage::Answer { group, refused });
+                });
+            }
+            SiteMessage::Answer { group, refused } => {
+                let answer = group_of(&group).ok().and_then(|group| self.offers.borrow_mut().remove(&group));
+                let answered = match refused {
+                    None => Ok(()),
+                    Some(RefusedOffer { problem, next }) => {
+                        let site = link.peer_name(self.session.peer_site());
+                        Err(Refusal::new(format!("site {site}: {problem}"), next))
+                    }
+                };
+                answer.into_iter().for_each(|answer| drop(answer.send(answered.clone())));
+            }
+        }
+    }
+
+    /// Has the other site make replicas.
+    pub fn offer(&self, offer: GroupOffer, answer: OfferAnswer) {
+        if let Ok(group) = group_of(&offer.group) {
+            self.ask(group, SiteMessage::Offer(offer), answer);
+        }
+    }
+
+    /// Has the other site hand a group over.
+    pub fn request_hand_over(&self, group: GroupId, answer: OfferAnswer) {
+        self.ask(group, SiteMessage::HandOver { group: group.to_string() }, answer);
+    }
+
+    fn ask(&self, group: GroupId, message: SiteMessage, answer: OfferAnswer) {
+        if let Some(before) = self.offers.borrow_mut().insert(group, answer) {
+            drop(before.send(Err(Refusal::new("the same was asked for again", ""))));
+        }
+        // The session may have ended: it answers all then.
+        let _ = self.say.send(message);
+    }
+}
+
+/// Groups of this site with another one.
+fn groups_of(link: &Link, peer: SiteId) -> BTreeSet<GroupId> {
+    let site = link.site.look();
+    let views = site.pools.values().filter_map(PoolHandle::view);
+    let groups = views.flat_map(|view| view.dr.groups.clone());
+    groups.filter(|group| group.peer == peer).map(|group| group.group).collect()
+}
+
+/// The pool with a group that this site has with another one.
+fn pool_of(link: &Link, peer: SiteId, group: GroupId) -> Option<PoolHandle> {
+    let site = link.site.look();
+    let has = |pool: &&PoolHandle| {
+        let view = pool.view();
+        view.is_some_and(|view| view.dr.groups.iter().any(|known| known.group == group && known.peer == peer))
+    };
+    site.pools.values().find(has).cloned()
+}
+
+/// Hands a group over to the site that asks for it.
+async fn hand_over(link: &Link, peer: SiteId, group: &str) -> Result<(), Refusal> {
+    let group = group_of(group)?;
+    let pool = pool_of(link, peer, group);
+    let pool =
+        pool.ok_or_else(|| Refusal::new(format!("there is no DR group {group} with this site"), ""))?;
+    let given = pool.begin("hand DR group over", move |served| {
+        Box::pin(async move {
+            let given = served.dr.hand_over(group).await;
+            served.show_changes();
+            given
+        })
+    });
+    let busy = |refusal: crate::order::OrderRefusal| Refusal::new(refusal.to_string(), "try again");
+    given.map_err(busy)?.await.map_err(busy)?
+}
+
+/// Makes the replicas of a group that another site offers.
+async fn take_offer(link: &Link, peer: SiteId, offer: GroupOffer) -> Result<(), Refusal> {
+    let group = group_of(&offer.group)?;
+    let mode = offer.mode.checked()?;
+    let volumes: Vec<GroupVolume> = offer.volumes()?;
+    let site = link.site.look();
+    let pool = site.pools.get(&offer.pool);
+    let pool = pool.ok_or_else(|| {
+        let known: Vec<&str> = site.pools.keys().map(String::as_str).collect();
+        Refusal::new(
+            format!("there is no pool {:?}", offer.pool),
+            format!("name one of its pools with ⟨pool⟩: {}", known.join(", ")),
+        )
+    })?;
+    let ids = volumes.iter().map(|volume| volume.volume).collect();
+    let settings = GroupSettings { name: offer.name, mode, peer, volumes: ids };
+    let made = pool.begin("make DR replica", move |served| {
+        Box::pin(async move {
+            let made = served.dr.create_secondary(group, settings, &volumes).await;
+            served.show_changes();
+            made
+        })
+    });
+    let busy = |refusal: crate::order::OrderRefusal| Refusal::new(refusal.to_string(), "try again");
+    let limit = link.world.sleep(OFFER_WITHIN);
+    match world::with_deadline(limit, made.map_err(busy)?).await {
+        Some(made) => made.map_err(busy)?,
+        None => {
+            Err(Refusal::new("the pool there did not answer in time", "try again: it finds what was made"))
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! The DR groups of one pool, on its thread.
+//!
+//! Invariants:
+//!
+//! 1. A volume is in one group at most.
+//! 2. Hosts reach a volume of a group only while that [serves](HostedGroup::serves).
+//! 3. A group whose record cannot be read serves nothing and is listed; the others go on.
+
+use super::{
+    group_view::{DamagedDrGroup, DrGroups},
+    hosted_group::{Entry, GroupHosts, GroupOrder, HostedGroup},
+    thread_channel::ThreadChannel,
+};
+use crate::{notice::NoticeSender, pool_thread::ServedPool};
+use array::{
+    error::Error,
+    format::{BLOCK_BYTES, EpochId, Fence, GroupId, Stamp, VolumeId},
+    pool::{NewVolume, Pool, VolumeSetting},
+};
+use replication::{
+    connect::SiteRole,
+    group_record::{GroupRecord, GroupSettings, PoolRecords, load_records},
+    group_state::{GroupRecords, GroupState},
+    lineage::Lineage,
+    member::GroupMember,
+    session::ReplicationMode,
+};
+use report::Refusal;
+use serving::{export::WantedExports, pool::folder::VolumePath};
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use world::{LocalFuture, World, with_deadline};
+
+/// Interval of looking whether a group has begun or ceased to serve.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Time that clients have to end when a group stops leading.
+const CLIENTS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// A volume of a group, as both sites have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupVolume {
+    pub volume: VolumeId,
+    pub name: String,
+    pub bytes: u64,
+}
+
+pub(crate) struct PoolDrGroups {
+    world: World,
+    pool: Rc<Pool>,
+    notices: NoticeSender,
+    groups: RefCell<BTreeMap<GroupId, Rc<HostedGroup>>>,
+    damaged: RefCell<Vec<(GroupId, String)>>,
+    /// The volumes that hosts did not reach at the last look.
+    closed: RefCell<BTreeSet<VolumeId>>,
+    /// A damaged record names no volumes: everything is closed then.
+    is_all_closed: Cell<bool>,
+    hosts: Rc<PoolHosts>,
+}
+
+/// The clients of the pool.
+#[derive(Default)]
+struct PoolHosts(OnceCell<Weak<ServedPool>>);
+
+impl PoolDrGroups {
+    /// Starts the groups that the pool keeps records of. Hosts reach none of their volumes before they serve.
+    pub fn open((world, pool): (&World, &Rc<Pool>), notices: &NoticeSender) -> Rc<Self> {
+        let groups = Rc::new(Self {
+            world: world.clone(),
+            pool: Rc::clone(pool),
+            notices: notices.clone(),
+            groups: RefCell::default(),
+            damaged: RefCell::default(),
+            closed: RefCell::default(),
+            is_all_closed: Cell::new(false),
+            hosts: Rc::default(),
+        });
+        for (id, record) in load_records(pool) {
+            let started = match record {
+                Ok(record) => groups.start(record, Entry::Returned),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(problem) = started {
+                groups.is_all_closed.set(true);
+                groups.notices.warn(format!(
+                    "the record of DR group {id} cannot be used: {problem}; no volume of this pool is served, since it may be \
+                     a secondary's: remove the group with 'spindle dr remove'"
+                ));
+                groups.damaged.borrow_mut().push((id, problem));
+            }
+        }
+        *groups.closed.borrow_mut() = groups.closed_volumes();
+        groups
+    }
+
+    /// Watches the groups from now on, and opens or closes their volumes to hosts of the pool.
+    pub fn watch(self: &Rc<Self>, served: &Rc<ServedPool>) {
+        assert!(self.hosts.0.set(Rc::downgrade(served)).is_ok(), "a pool is served once");
+        let own = Rc::downgrade(self);
+        let world = self.world.clone();
+        self.world.spawn("DR groups", async move {
+            while let Some(groups) = own.upgrade() {
+                let pause =
+                    if groups.groups.borrow().is_empty() { Duration::from_secs(1) } else { LOOK_EVERY };
+                groups.look();
+                drop(groups);
+                world.sleep(pause).await;
+            }
+        });
+    }
+
+    fn look(&self) {
+        if self.closed_volumes() != *self.closed.borrow() {
+            self.hosts.refresh();
+        }
+    }
+
+    fn start(&self, record: GroupRecord, entry: Entry) -> Result<(), String> {
+        let GroupRecord { group, settings, state } = record;
+        if let Some(other) = self.group_of_any(&settings.volumes) {
+            return Err(format!("a volume of it is in group {other}, too"));
+        }
+        let records = Rc::new(PoolRecords::new(&self.pool, group, settings.clone()));
+        let volumes: BTreeSet<VolumeId> = settings.volumes.iter().copied().collect();
+        let member = GroupMember::new(&self.pool, (group, volumes), (state, records as Rc<dyn GroupRecords>));
+        let has = member.position_after_opening().map_err(|error| error.to_string())?;
+        let hosts = Rc::clone(&self.hosts) as Rc<dyn GroupHosts>;
+        let hosted =
+            HostedGroup::start((&self.world, &self.notices), (member, settings), hosts, (has, entry));
+        self.groups.borrow_mut().insert(group, hosted);
+        Ok(())
+    }
+
+    /// Name of the group that one of the volumes is in.
+    pub fn group_of_any(&self, volumes: &[VolumeId]) -> Option<String> {
+        let groups = self.groups.borrow();
+        let has =
+            |group: &&Rc<HostedGroup>| group.settings.volumes.iter().any(|volume| volumes.contains(volume));
+        groups.values().find(has).map(|group| group.settings.name.clone())
+    }
+
+    /// The volumes that hosts must not reach now.
+    fn closed_volumes(&self) -> BTreeSet<VolumeId> {
+        if self.is_all_closed.get() {
+            return self.pool.volumes().into_iter().map(|info| info.volume).collect();
+        }
+        let groups = self.groups.borrow();
+        groups.values().filter(|group| !group.serves()).flat_map(|group| group.volumes()).collect()
+    }
+
+    /// The part of what is wanted that hosts may reach now: without the volumes of groups that do not serve. Snapshots and
+    /// clones stay.
+    pub fn open_part(&self, wanted: &WantedExports) -> WantedExports {
+        let closed = self.closed_volumes();
+        let names: BTreeSet<String> = match closed.is_empty() {
+            true => BTreeSet::new(),
+            false => {
+                let all = self.pool.volumes().into_iter();
+                all.filter(|info| closed.contains(&info.volume)).map(|info| info.name).collect()
+            }
+        };
+        *self.closed.borrow_mut() = closed;
+        // A path has the pool in front.
+        let is_open = |meant: &str| {
+            let path = VolumePath::of(&Path::new("pool").join(meant)).filter(|path| path.snapshot.is_none());
+            path.is_none_or(|path| !names.contains(&path.volume))
+        };
+        let mut open = wanted.clone();
+        open.nbd.retain(|export| is_open(&export.volume));
+        open.targets.iter_mut().for_each(|target| target.units.retain(|unit| is_open(&unit.volume)));
+        open
+    }
+
+    pub fn view(&self) -> DrGroups {
+        let mut groups: Vec<_> = self.groups.borrow().values().map(|group| group.view()).collect();
+        groups.sort_by(|one, other| one.name.cmp(&other.name));
+        let damaged = self
+            .damaged
+            .borrow()
+            .iter()
+            .map(|(group, problem)| DamagedDrGroup { group: *group, problem: problem.clone() })
+            .collect();
+        DrGroups { groups, damaged }
+    }
+
+    fn find(&self, group: GroupId) -> Result<Rc<HostedGroup>, Refusal> {
+        let found = self.groups.borrow().get(&group).cloned();
+        found.ok_or_else(|| {
+            Refusal::new(format!("there is no DR group {group} here"), "see 'spindle dr status'")
+        })
+    }
+
+    /// Gives a channel to a group. The one that it has is cut.
+    pub fn connect(&self, group: GroupId, channel: ThreadChannel) -> Result<(), Refusal> {
+        let group = self.find(group)?;
+        group.order(GroupOrder::Connect(channel));
+        Ok(())
+    }
+
+    /// The volumes of a new group that is to be primary here, as the other site has to have them.
+    ///
+    /// # Errors
+    ///
+    /// One is missing, in a group already, or has a size that is no multiple of 4 KiB.
+    pub fn check_new(&self, name: &str, volumes: &[VolumeId]) -> Result<Vec<GroupVolume>, Refusal> {
+        let all = self.pool.volumes();
+        if self.groups.borrow().values().any(|group| group.settings.name == name) {
+            return Err(Refusal::new(format!("there is a DR group {name:?}"), "choose another name"));
+        }
+        if let Some(other) = self.group_of_any(volumes) {
+            return Err(Refusal::new(
+                format!("a volume is in DR group {other} already"),
+                "a volume is in one group at most",
+            ));
+        }
+        let mut found = Vec::new();
+        for volume in volumes {
+            let info = all.iter().find(|info| info.volume == *volume);
+            let info = info.ok_or_else(|| Refusal::new(format!("there is no volume {volume}"), ""))?;
+            if !info.size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+                let problem =
+                    format!("volume {} has {} bytes, no multiple of 4096", info.name, info.size_bytes);
+                return Err(Refusal::new(problem, "resize it first"));
+            }
+            found.push(GroupVolume { volume: *volume, name: info.name.clone(), bytes: info.size_bytes });
+        }
+        Ok(found)
+    }
+
+    /// Makes a group that is primary here. Its other side has agreed.
+    pub async fn create_primary(&self, group: GroupId, settings: GroupSettings) -> Result<(), Refusal> {
+        let mut epoch = [0; 16];
+        self.world.fill_secret(&mut epoch);
+        let state = GroupState {
+            role: SiteRole::Primary,
+            fence: Fence(1),
+            lineage: Some(Lineage::new(EpochId(epoch), 1)),
+            is_alone: matches!(settings.mode, ReplicationMode::Sync { is_failsafe: false, .. }),
+            unfinished: None,
+            told: Stamp(0),
+            forked_at: None,
+        };
+        // It never answered under this epoch, so it need not compare first.
+        self.create(GroupRecord { group, settings, state }, Entry::Whole).await
+    }
+
+    /// Makes replicas for a group of another site, and a group that is secondary here. Repeated, it finds what it made.
+    ///
+    /// # Errors
+    ///
+    /// A name is taken, or the pool lacks room.
+    pub async fn create_secondary(
+        &self,
+        group: GroupId,
+        settings: GroupSettings,
+        volumes: &[GroupVolume],
+    ) -> Result<(), Refusal> {
+        if let Ok(known) = self.find(group) {
+            return match known.settings == settings {
+                true => Ok(()),
+                false => Err(Refusal::new(format!("there is another group {group}"), "")),
+            };
+        }
+        if self.groups.borrow().values().any(|known| known.settings.name == settings.name) {
+            return Err(Refusal::new(
+                format!("there is a DR group {:?}", settings.name),
+                "choose another name",
+            ));
+        }
+        let all = self.pool.volumes();
+        for wanted in volumes {
+            let is_ours = |info: &&array::pool::VolumeInfo| info.volume == wanted.volume;
+            match all.iter().find(is_ours) {
+                Some(info)
+                    if info.size_bytes == wanted.bytes
+                        && self.pool.is_replica(wanted.volume).unwrap_or(false) => {}
+                Some(info) => {
+                    let problem = format!(
+                        "the pool has volume {} with the same UUID, which is no replica of this size",
+                        info.name
+                    );
+                    return Err(Refusal::new(problem, "use another pool"));
+                }
+                None if all.iter().any(|info| info.name == wanted.name) => {
+                    let problem = format!("the pool has a volume {:?} already", wanted.name);
+                    return Err(Refusal::new(problem, "rename or delete it, or use another pool"));
+                }
+                None => {}
+            }
+        }
+        let new: Vec<&GroupVolume> =
+            volumes.iter().filter(|wanted| !all.iter().any(|info| info.volume == wanted.volume)).collect();
+        let needed: u64 = new.iter().map(|wanted| wanted.bytes).sum();
+        let space = self.pool.space();
+        let free = space.usable_bytes.saturating_sub(space.used_bytes);
+        if needed > free {
+            let problem = format!("the pool has {free} bytes free, and the group's volumes have {needed}");
+            return Err(Refusal::new(problem, "add drives there, or use another pool"));
+        }
+        for wanted in new {
+            let new = NewVolume {
+                name: wanted.name.clone(),
+                volume: wanted.volume,
+                size_bytes: wanted.bytes,
+                setting: VolumeSetting::default(),
+            };
+            self.pool.create_replica(&new).await.map_err(|error| refusal_of(&settings.name, &error))?;
+        }
+        self.create(GroupRecord { group, settings, state: GroupState::new_replica() }, Entry::Returned).await
+    }
+
+    async fn create(&self, record: GroupRecord, entry: Entry) -> Result<(), Refusal> {
+        let name = record.settings.name.clone();
+        let records = PoolRecords::new(&self.pool, record.group, record.settings.clone());
+        records.put(&record.state).await.map_err(|error| refusal_of(&name, &error))?;
+        let volumes = record.settings.volumes.clone();
+        // A command of which a part is in the log before it begins would be taken for two.
+        let started = self.pool.between_writes(&volumes, || self.start(record, entry)).await;
+        let started = started.map_err(|error| refusal_of(&name, &error))?;
+        started.map_err(|problem| Refusal::new(format!("DR group {name}: {problem}"), ""))?;
+        self.look();
+        Ok(())
+    }
+
+    /// Has a group do something that it answers.
+    async fn ask<T>(
+        &self,
+        group: GroupId,
+        order: impl FnOnce(oneshot::Sender<T>) -> GroupOrder,
+    ) -> Result<T, Refusal> {
+        let group = self.find(group)?;
+        let (tell, answer) = oneshot::channel();
+        group.order(order(tell));
+        answer.await.map_err(|_| Refusal::new(format!("{} has ended", group.settings.name), ""))
+    }
+
+    /// Makes this side primary, whatever the other one does.
+    pub async fn promote(&self, group: GroupId) -> Result<(), Refusal> {
+        self.ask(group, GroupOrder::Promote).await?
+    }
+
+    /// Gives the right to the other side.
+    pub async fn hand_over(&self, group: GroupId) -> Result<(), Refusal> {
+        self.ask(group, GroupOrder::HandOver).await?
+    }
+
+    /// Says that the other side's history counts: this one's own becomes a fork.
+    pub async fn give_way(&self, group: GroupId) -> Result<(), Refusal> {
+        self.ask(group, GroupOrder::GiveWay).await?
+    }
+
+    /// Forgets a group. Its volumes stay, and are no replicas any more.
+    pub async fn remove(&self, group: GroupId) -> Result<(), Refusal> {
+        let Ok(hosted) = self.find(group) else { return self.remove_damaged(group).await };
+        self.ask(group, GroupOrder::End).await?;
+        let name = hosted.settings.name.clone();
+        let refused = |error: Error| refusal_of(&name, &error);
+        self.pool.remove_replication_record(group).await.map_err(refused)?;
+        self.pool.set_replica(&hosted.settings.volumes, false).await.map_err(refused)?;
+        self.groups.borrow_mut().remove(&group);
+        self.hosts.refresh();
+        Ok(())
+    }
+
+    async fn remove_damaged(&self, group: GroupId) -> Result<(), Refusal> {
+        if !self.damaged.borrow().iter().any(|(known, _)| *known == group) {
+            return self.find(group).map(drop);
+        }
+        let removed = self.pool.remove_replication_record(group).await;
+        removed.map_err(|error| refusal_of(&group.to_string(), &error))?;
+        self.damaged.borrow_mut().retain(|(known, _)| *known != group);
+        self.is_all_closed.set(!self.damaged.borrow().is_empty());
+        self.hosts.refresh();
+        Ok(())
+    }
+}
+
+fn refusal_of(name: &str, error: &Error) -> Refusal {
+    Refusal::new(format!("DR group {name}: {error}"), "see the pool's messages")
+}
+
+impl GroupHosts for PoolHosts {
+    fn refresh(&self) {
+        if let Some(served) = self.0.get().and_then(Weak::upgrade) {
+            served.serve_again();
+        }
+    }
+
+    fn show(&self) {
+        if let Some(served) = self.0.get().and_then(Weak::upgrade) {
+            served.show_changes();
+        }
+    }
+
+    fn end(&self, volumes: &[VolumeId]) -> LocalFuture<bool> {
+        let served = self.0.get().and_then(Weak::upgrade);
+        let volumes = volumes.to_vec();
+        Box::pin(async move {
+            let Some(served) = served else { return true };
+            let world = served.world.clone();
+            let ended = async {
+                while served.end_clients_of(&volumes) > 0 {
+                    world.sleep(Duration::from_millis(5)).await;
+                }
+            };
+            with_deadline(world.sleep(CLIENTS_END_WITHIN), ended).await.is_some()
+        })
+    }
+}

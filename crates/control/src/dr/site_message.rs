@@ -1,0 +1,151 @@
+//! Messages between the programs of two sites, on the channel of no group.
+
+use super::{mode::DrMode, pool_groups::GroupVolume};
+use crate::hexadecimal::hexadecimal;
+use array::format::{GroupId, VolumeId};
+use replication::{
+    frame::{SITE_MESSAGE_BYTES_MAX, SiteMessageFrame},
+    group_record::GROUP_VOLUMES_MAX,
+};
+use report::Refusal;
+use serde::{Deserialize, Serialize};
+use serving::uuid::parse_uuid;
+
+/// Groups that a site may name.
+const GROUPS_MAX: usize = 1000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum SiteMessage {
+    /// The site as its people call it, and the groups that it has with the other one.
+    Site { name: String, groups: Vec<String> },
+    /// A group that is to be made.
+    Offer(GroupOffer),
+    /// The primary of a group is to hand it over.
+    HandOver { group: String },
+    /// The answer to an offer, or to a wish for a hand over.
+    Answer { group: String, refused: Option<RefusedOffer> },
+}
+
+/// A group that another site is to have replicas of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupOffer {
+    pub group: String,
+    pub name: String,
+    pub mode: DrMode,
+    /// Name of the pool there.
+    pub pool: String,
+    pub volumes: Vec<OfferedVolume>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferedVolume {
+    pub volume: String,
+    pub name: String,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RefusedOffer {
+    pub problem: String,
+    pub next: String,
+}
+
+impl RefusedOffer {
+    pub fn of(refusal: &Refusal) -> Self {
+        Self { problem: refusal.problem().to_owned(), next: refusal.remedy().to_owned() }
+    }
+}
+
+impl SiteMessage {
+    pub fn frame(&self) -> SiteMessageFrame {
+        let text = serde_json::to_string(self).expect("plain fields");
+        // Names are short, and control characters are escaped.
+        assert!(text.len() <= SITE_MESSAGE_BYTES_MAX, "lists are bounded");
+        SiteMessageFrame { text }
+    }
+
+    /// What another site sent.
+    ///
+    /// # Errors
+    ///
+    /// It is no message, or more than is allowed.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let message: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let is_allowed = match &message {
+            Self::Site { groups, .. } => groups.len() <= GROUPS_MAX,
+            Self::Offer(offer) => (1..=GROUP_VOLUMES_MAX).contains(&offer.volumes.len()),
+            Self::HandOver { .. } | Self::Answer { .. } => true,
+        };
+        if is_allowed { Ok(message) } else { Err("a list of it has too many entries, or none".to_owned()) }
+    }
+}
+
+/// A UUID of a group in a message.
+pub(super) fn group_of(text: &str) -> Result<GroupId, Refusal> {
+    parse_uuid(text).map(GroupId).map_err(|_| Refusal::new(format!("{text:?} is no UUID of a group"), ""))
+}
+
+impl GroupOffer {
+    /// An offer of a group with these volumes.
+    pub(crate) fn new(
+        group: GroupId,
+        (name, mode): (&str, DrMode),
+        pool: &str,
+        volumes: &[GroupVolume],
+    ) -> Self {
+        let offered = |volume: &GroupVolume| OfferedVolume {
+            volume: volume.volume.to_string(),
+            name: volume.name.clone(),
+            bytes: volume.bytes,
+        };
+        let volumes = volumes.iter().map(offered).collect();
+        Self { group: group.to_string(), name: name.to_owned(), mode, pool: pool.to_owned(), volumes }
+    }
+
+    /// Its volumes.
+    ///
+    /// # Errors
+    ///
+    /// One has no UUID.
+    pub(super) fn volumes(&self) -> Result<Vec<GroupVolume>, Refusal> {
+        let read = |offered: &OfferedVolume| {
+            let id = parse_uuid(&offered.volume);
+            let id =
+                id.map_err(|_| Refusal::new(format!("{:?} is no UUID of a volume", offered.volume), ""))?;
+            Ok(GroupVolume { volume: VolumeId(id), name: offered.name.clone(), bytes: offered.bytes })
+        };
+        self.volumes.iter().map(read).collect()
+    }
+}
+
+/// Name of a site that people gave none.
+pub(super) fn default_name(site: &[u8; 16]) -> String {
+    format!("site-{}", &hexadecimal(site)[..8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written_and_others_are_refused() {
+        let volumes = [GroupVolume { volume: VolumeId([7; 16]), name: "mail\n".to_owned(), bytes: 4096 }];
+        let mode = DrMode::Sync { hold_ms: 15_000, failsafe: false };
+        let offer = GroupOffer::new(GroupId([3; 16]), ("sg1", mode), "mail", &volumes);
+        assert_eq!(offer.volumes().unwrap(), volumes);
+        let message = SiteMessage::Offer(offer.clone());
+        assert_eq!(SiteMessage::parse(&message.frame().text), Ok(message));
+        assert_eq!(group_of(&offer.group).unwrap(), GroupId([3; 16]));
+        let none = SiteMessage::Offer(GroupOffer { volumes: Vec::new(), ..offer });
+        assert!(SiteMessage::parse(&none.frame().text).is_err());
+        for wrong in
+            ["", "{}", r#"{"kind":"site","name":"a"}"#, r#"{"kind":"site","name":"a","groups":[],"more":1}"#]
+        {
+            assert!(SiteMessage::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The channel of a group between the thread of its pool and the thread of the link.
+//!
+//! Invariant: each end knows why the other one has gone, and frames that were given before arrive.
+
+use futures_util::future::{Either, select};
+use replication::{
+    channel::{ChannelEnd, FrameChannel},
+    frame::{FrameBody, RefusalCode, RefusalFrame},
+    link::{ChannelError, LinkChannel},
+};
+use std::{
+    cell::Cell,
+    pin::pin,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::{Mutex, Notify, mpsc};
+
+/// Frames on their way between both threads, in each direction. A frame has at most 2 MiB.
+const FRAMES_MAX: usize = 4;
+
+/// The end at the pool.
+pub(crate) struct ThreadChannel {
+    out: mpsc::Sender<FrameBody>,
+    arrivals: Mutex<mpsc::Receiver<FrameBody>>,
+    end: Arc<OnceLock<ChannelEnd>>,
+    is_cut: Cell<bool>,
+    cut: Notify,
+}
+
+/// The end at the link.
+pub(crate) struct LinkSide {
+    from_pool: mpsc::Receiver<FrameBody>,
+    to_pool: mpsc::Sender<FrameBody>,
+    end: Arc<OnceLock<ChannelEnd>>,
+}
+
+/// Both ends of a new channel.
+pub(crate) fn thread_channel() -> (ThreadChannel, LinkSide) {
+    let ((out, from_pool), (to_pool, arrivals)) = (mpsc::channel(FRAMES_MAX), mpsc::channel(FRAMES_MAX));
+    let end = Arc::<OnceLock<ChannelEnd>>::default();
+    let side = LinkSide { from_pool, to_pool, end: Arc::clone(&end) };
+    let (arrivals, is_cut, cut) = (Mutex::new(arrivals), Cell::new(false), Notify::new());
+    (ThreadChannel { out, arrivals, end, is_cut, cut }, side)
+}
+
+fn lost(reason: &str) -> ChannelEnd {
+    ChannelEnd::Lost(reason.to_owned())
+}
+
+impl ThreadChannel {
+    /// Ends it at this end: what waits for it hears of that at its next step.
+    pub fn cut(&self) {
+        self.is_cut.set(true);
+        self.cut.notify_waiters();
+    }
+
+    /// The reason for which the other end has gone.
+    fn why(&self) -> ChannelEnd {
+        self.end.get().cloned().unwrap_or_else(|| lost("the link has ended"))
+    }
+
+    /// Does something with the channel, unless it is cut before.
+    async fn unless_cut<T>(
+        &self,
+        work: impl Future<Output = Result<T, ChannelEnd>>,
+    ) -> Result<T, ChannelEnd> {
+        let cut = self.cut.notified();
+        if self.is_cut.get() {
+            return Err(lost("this side has cut it"));
+        }
+        match select(pin!(work), pin!(cut)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(lost("this side has cut it")),
+        }
+    }
+}
+
+impl FrameChannel for ThreadChannel {
+    async fn send(&self, body: FrameBody) -> Result<(), ChannelEnd> {
+        self.unless_cut(async { self.out.send(body).await.map_err(|_| self.why()) }).await
+    }
+
+    async fn receive(&self) -> Result<FrameBody, ChannelEnd> {
+        self.unless_cut(async { self.arrivals.lock().await.recv().await.ok_or_else(|| self.why()) }).await
+    }
+}
+
+/// Carries frames between a channel of the link and a pool, until one of both has ended.
+pub(crate) async fn carry(channel: LinkChannel, side: LinkSide) {
+    let LinkSide { mut from_pool, to_pool, end } = side;
+    let sent = async {
+        loop {
+            match from_pool.recv().await {
+                None => break Err(None),
+                Some(FrameBody::Refusal(refusal)) => break Err(Some(refusal)),
+                Some(body) => {
+                    if let Err(error) = channel.send(body).await {
+                        break Ok(error);
+                    }
+                }
+            }
+        }
+    };
+    let received = async {
+        loop {
+            match channel.receive().await {
+                Ok(body) => {
+                    if to_pool.send(body).await.is_err() {
+                        break Err(None);
+                    }
+                }
+                Err(error) => break Ok(error),
+            }
+        }
+    };
+    let ended = match select(pin!(sent), pin!(received)).await {
+        Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
+    };
+    match ended {
+        Ok(ChannelError::Refused(refusal)) => drop(end.set(ChannelEnd::Refused(refusal))),
+        Ok(ChannelError::Session(error)) => drop(end.set(ChannelEnd::Lost(error.to_string()))),
+        Err(refusal) => {
+            let ended =
+                || RefusalFrame { code: RefusalCode::Closing, text: "the group's flow has ended".to_owned() };
+            channel.refuse(refusal.unwrap_or_else(ended));
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! DR groups: volumes that another site has a copy of.
+
+use super::{
+    ApiState,
+    caller::Caller,
+    changing::ChangeIdentity,
+    dr_rows::{DrGroupList, DrGroupRow, rows},
+    dr_sites::{link_of, site_of},
+    orders::{MeantVolume, order, volume_of},
+    problem::ApiProblem,
+};
+use crate::{
+    dr::{
+        group_view::{DrGroupView, DrRole},
+        mode::DrMode,
+        site_message::GroupOffer,
+    },
+    journal::tokens::CallerRole,
+    site::handle::PoolHandle,
+};
+use array::format::{GroupId, VolumeId};
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use replication::group_record::{GROUP_VOLUMES_MAX, GroupSettings};
+use report::{Refusal, calendar::utc_time};
+use serde::{Deserialize, Serialize};
+use serving::uuid::parse_uuid;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+const NAME_BYTES_MAX: usize = 128;
+/// Interval of looking whether a change is shown, and looks at most: 3 s.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const SHOWN_LOOKS: usize = 150;
+
+/// A DR group to make. This site is its primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDrGroupBody {
+    /// Unique among the DR groups of both sites.
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: String,
+    /// UUIDs of its volumes, which lie in one pool.
+    #[schema(min_items = 1, max_items = 124)]
+    pub volumes: Vec<String>,
+    /// Name of the other site.
+    pub peer: String,
+    /// Name of the pool there; that of the pool here if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    pub mode: DrMode,
+}
+
+/// A failover.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailoverBody {
+    /// This site becomes primary although the other one is not reached.
+    #[serde(default)]
+    pub unplanned: bool,
+    /// Of an unplanned one: everything that hosts were answered in so many seconds may be lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_loss_s: Option<f64>,
+    /// Of an unplanned one: whatever is lost.
+    #[serde(default)]
+    pub accept_any_loss: bool,
+}
+
+/// Lists the DR groups of this site.
+#[utoipa::path(get, path = "/v1/dr/groups", tag = "dr",
+    responses((status = 200, description = "All groups, by name", body = DrGroupList), (status = "default", response = ApiProblem)))]
+pub(super) async fn list(
+    State(api): State<ApiState>,
+    caller: Caller,
+) -> Result<Json<DrGroupList>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let link = api.link.as_ref().map(|link| link.look());
+    Ok(Json(rows(&api.site.look(), link.as_deref(), |pool| caller.sees(&pool.name))))
+}
+
+/// Shows a DR group.
+#[utoipa::path(get, path = "/v1/dr/groups/{group}", tag = "dr", params(("group" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The group", body = DrGroupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn show(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(group): Path<String>,
+) -> Result<Json<DrGroupRow>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    row(&api, &caller, &group).map(Json)
+}
+
+fn row(api: &ApiState, caller: &Caller, group: &str) -> Result<DrGroupRow, ApiProblem> {
+    let (pool, group) = group_of(api, caller, group)?;
+    let link = api.link.as_ref().map(|link| link.look());
+    Ok(DrGroupRow::of((&pool.name, &pool.last_view()), &group, link.as_deref()))
+}
+
+/// A group of this site, and its pool.
+fn group_of(api: &ApiState, caller: &Caller, id: &str) -> Result<(PoolHandle, DrGroupView), ApiProblem> {
+    let site = api.site.look();
+    let mut pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
+    let found = pools.find_map(|pool| {
+        let view = pool.last_view();
+        let group = view.dr.groups.iter().find(|group| group.group.to_string() == id)?;
+        Some((pool.clone(), group.clone()))
+    });
+    found.ok_or_else(|| super::orders::missing(&site, format!("there is no DR group {id}")))
+}
+
+/// Makes a DR group: the other site makes replicas, and gets a first copy. Repeated with its key, it goes on.
+#[utoipa::path(post, path = "/v1/dr/groups", tag = "dr", request_body = NewDrGroupBody,
+    responses((status = 201, description = "The group", body = DrGroupRow), (status = 200, description = "It was there", body = DrGroupRow),
+    (status = "default", response = ApiProblem)))]
+pub(super) async fn create(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Json(NewDrGroupBody { name, volumes, peer, pool: pool_there, mode }): Json<NewDrGroupBody>,
+) -> Result<Response, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let group = GroupId(identity.uuid);
+    if identity.may_be_done
+        && let Ok(row) = row(&api, &caller, &group.to_string())
+    {
+        return Ok((StatusCode::OK, Json(row)).into_response());
+    }
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        let next = format!("a name has 1 to {NAME_BYTES_MAX} bytes without control characters");
+        return Err(ApiProblem::bad_request(format!("{name:?} is no name of a DR group"), &next));
+    }
+    let checked = mode.checked()?;
+    let link = link_of(&api)?.clone();
+    let site = site_of(&link.look(), &peer)?;
+    let (pool, ids) = volumes_of(&api, &caller, &volumes)?;
+    let (own_name, own_ids) = (name.clone(), ids.clone());
+    let found = order(&pool, "check DR group", move |served| {
+        Box::pin(async move { served.dr.check_new(&own_name, &own_ids).map_err(ApiProblem::from) })
+    });
+    let found = found.await?;
+    let offer = GroupOffer::new(group, (&name, mode), pool_there.as_ref().unwrap_or(&pool.name), &found);
+    link.offer(site, offer).await?;
+    let settings = GroupSettings { name, mode: checked, peer: site, volumes: ids };
+    order(&pool, "make DR group", move |served| {
+        Box::pin(async move {
+            let made = served.dr.create_primary(group, settings).await;
+            served.show_changes();
+            made.map_err(ApiProblem::from)
+        })
+    })
+    .await?;
+    let row = shown(&api, &caller, group).await?;
+    Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// The volumes of a new group, and the pool that has all of them.
+fn volumes_of(
+    api: &ApiState,
+    caller: &Caller,
+    volumes: &[String],
+) -> Result<(PoolHandle, Vec<VolumeId>), ApiProblem> {
+    let (mut pool, mut ids) = (None::<PoolHandle>, Vec::new());
+    for volume in volumes {
+        let meant: MeantVolume = volume_of(api, caller, volume)?;
+        if ids.contains(&meant.id()) {
+            return Err(ApiProblem::bad_request(format!("volume {} is named twice", meant.volume.name), ""));
+        }
+        ids.push(meant.id());
+        match &pool {
+            Some(known) if known.id != meant.pool.id => {
+                let refusal = Refusal::new(
+                    format!(
+                        "the volumes lie in pools {} and {}: a DR group is of one pool today",
+                        known.name, meant.pool.name
+                    ),
+                    "make a group for each pool, or move a volume",
+                );
+                return Err(ApiProblem::refused(&refusal));
+            }
+            _ => pool = Some(meant.pool),
+        }
+    }
+    if ids.len() > GROUP_VOLUMES_MAX {
+        return Err(ApiProblem::bad_request(
+            format!("a DR group has at most {GROUP_VOLUMES_MAX} volumes"),
+            "",
+        ));
+    }
+    let pool = pool.ok_or_else(|| ApiProblem::bad_request("volumes is empty", "name one or more"))?;
+    Ok((pool, ids))
+}
+
+/// The row of a group that was made or changed, once the view shows it.
+async fn shown(api: &ApiState, caller: &Caller, group: GroupId) -> Result<DrGroupRow, ApiProblem> {
+    for _ in 0..SHOWN_LOOKS {
+        match row(api, caller, &group.to_string()) {
+            Ok(row) if row.connected_since.is_some() => return Ok(row),
+            _ => api.world.sleep(LOOK_EVERY).await,
+        }
+    }
+    row(api, caller, &group.to_string())
+}
+
+/// Removes a DR group here: its volumes stay, and are written by hosts again. The other site keeps its own until it is removed there.
+#[utoipa::path(delete, path = "/v1/dr/groups/{group}", tag = "dr", params(("group" = String, Path, description = "UUID")),
+    responses((status = 204, description = "It is gone"), (status = "default", response = ApiProblem)))]
+pub(super) async fn delete(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(group): Path<String>,
+) -> Result<StatusCode, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let id = GroupId(parse_uuid(&group).map_err(|_| ApiProblem::not_found(format!("{group:?} is no UUID")))?);
+    let site = api.site.look();
+    let has = |pool: &&PoolHandle| {
+        let dr = &pool.last_view().dr;
+        let ids = dr.groups.iter().map(|group| group.group).chain(dr.damaged.iter().map(|group| group.group));
+        caller.sees(&pool.name) && ids.collect::<Vec<_>>().contains(&id)
+    };
+    let pool = match site.pools.values().find(has) {
+        Some(pool) => pool.clone(),
+        None if identity.may_be_done => return Ok(StatusCode::NO_CONTENT),
+        None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
+    };
+    order(&pool, "remove DR group", move |served| {
+        Box::pin(async move {
+            let removed = served.dr.remove(id).await;
+            served.show_changes();
+            removed.map_err(ApiProblem::from)
+        })
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Moves a group to the other site, or makes this site primary although the other one is not reached.
+#[utoipa::path(post, path = "/v1/dr/groups/{group}/failover", tag = "dr", request_body = FailoverBody, params(("group" = String, Path, description = "UUID")),
+    responses((status = 200, description = "It was done", body = DrGroupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn fail_over(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(group): Path<String>,
+    Json(body): Json<FailoverBody>,
+) -> Result<Json<DrGroupRow>, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let (pool, view) = group_of(&api, &caller, &group)?;
+    let id = view.group;
+    match (body.unplanned, view.role) {
+        (true, DrRole::Primary) if view.serves => {
+            let refusal = Refusal::new(format!("{} is primary here and serves", view.name), "");
+            return Err(ApiProblem::refused(&refusal));
+        }
+        (true, _) => {
+            check_loss(&api, &view, &body)?;
+            order(&pool, "promote DR group", move |served| {
+                Box::pin(async move {
+                    let promoted = served.dr.promote(id).await;
+                    served.show_changes();
+                    promoted.map_err(ApiProblem::from)
+                })
+            })
+            .await?;
+        }
+        (false, DrRole::Primary) => {
+            order(&pool, "hand DR group over", move |served| {
+                Box::pin(async move {
+                    let given = served.dr.hand_over(id).await;
+                    served.show_changes();
+                    given.map_err(ApiProblem::from)
+                })
+            })
+            .await?;
+        }
+        (false, DrRole::Secondary) => link_of(&api)?.request_hand_over(view.peer, id).await?,
+    }
+    // Then both connect again, if they can.
+    let is_shown =
+        |row: &DrGroupRow| row.role != view.role && (body.unplanned || row.connected_since.is_some());
+    for _ in 0..SHOWN_LOOKS {
+        match row(&api, &caller, &group) {
+            Ok(row) if is_shown(&row) => return Ok(Json(row)),
+            _ => api.world.sleep(LOOK_EVERY).await,
+        }
+    }
+    row(&api, &caller, &group).map(Json)
+}
+
+/// Refuses an unplanned failover that may lose more than its caller accepts, or that need not be one.
+fn check_loss(api: &ApiState, view: &DrGroupView, body: &FailoverBody) -> Result<(), ApiProblem> {
+    if view.connected_since.is_some() {
+        let refusal = Refusal::new(
+            format!("the primary of {} is connected: nothing has to be lost", view.name),
+            format!("'spindle failover {}' without ⟨unplanned⟩ moves its hosts here", view.name),
+        );
+        return Err(ApiProblem::refused(&refusal));
+    }
+    if body.accept_any_loss {
+        return Ok(());
+    }
+    let Some((since, was_in_sync)) = view.complete_until else {
+        let refusal = Refusal::new(
+            format!(
+                "the primary of {} has said nothing since this server was started, so what may be lost is not known",
+                view.name
+            ),
+            "say ⟨accept-loss⟩ all, if that site is lost",
+        );
+        return Err(ApiProblem::refused(&refusal));
+    };
+    let seconds = (api.world.unix_s() - since.seconds).max(0) + 1;
+    if body.accept_loss_s.is_some_and(|accepted| accepted >= seconds as f64) {
+        return Ok(());
+    }
+    let in_sync = match was_in_sync {
+        true => "; it was in sync, so nothing is lost unless it has gone on alone since",
+        false => "",
+    };
+    let refusal = Refusal::new(
+        format!(
+            "everything that hosts of {} were answered since {} may be lost: {seconds} s{in_sync}",
+            view.name,
+            utc_time(since.seconds)
+        ),
+        format!(
+            "make sure that the other site serves no host any more, then say ⟨accept-loss⟩ {}s, or all",
+            seconds + 60
+        ),
+    );
+    Err(ApiProblem::refused(&refusal))
+}
+
+/// Says that the other site's history counts, after both have written: what this site has of its own becomes a fork.
+#[utoipa::path(post, path = "/v1/dr/groups/{group}/give-way", tag = "dr", params(("group" = String, Path, description = "UUID")),
+    responses((status = 200, description = "It was done", body = DrGroupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn give_way(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(group): Path<String>,
+) -> Result<Json<DrGroupRow>, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let (pool, view) = group_of(&api, &caller, &group)?;
+    let id = view.group;
+    order(&pool, "give way", move |served| {
+        Box::pin(async move {
+            let given = served.dr.give_way(id).await;
+            served.show_changes();
+            given.map_err(ApiProblem::from)
+        })
+    })
+    .await?;
+    row(&api, &caller, &group).map(Json)
+}

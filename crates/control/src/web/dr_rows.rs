@@ -1,0 +1,247 @@
+//! Rows of DR groups and of paired sites.
+
+use super::problem::ApiProblem;
+use crate::{
+    dr::{
+        LinkView, PeerView,
+        group_view::{DrGroupView, DrRole},
+        mode::DrMode,
+    },
+    site::handle::{PoolHandle, SiteView},
+    view::PoolView,
+};
+use array::format::SiteId;
+use report::calendar::utc_time;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use world::{ByteCount, WallTime};
+
+/// A DR group, as this site has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DrGroupRow {
+    /// UUID: the same at both sites.
+    pub group: String,
+    pub name: String,
+    pub pool: String,
+    /// Names of its volumes.
+    pub volumes: Vec<String>,
+    /// Name of the other site.
+    pub peer: String,
+    pub mode: DrMode,
+    pub role: DrRole,
+    /// As docs/replication.md names it.
+    pub state: String,
+    /// Hosts are served here.
+    pub serves: bool,
+    /// In sync mode: hosts are answered without the other site.
+    pub is_alone: bool,
+    /// The other site is further behind than the mode allows.
+    pub is_behind: bool,
+    /// This site has the first copy whole.
+    pub is_complete: bool,
+    /// Bytes that hosts were answered for, or wait for, and the other site has not confirmed.
+    pub unconfirmed_bytes: u64,
+    /// Age of the oldest of them.
+    pub unconfirmed_seconds: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_since: Option<String>,
+    /// When the last connection ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disconnected_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disconnected_because: Option<String>,
+    /// What a disaster at the primary would cost now, and what to do, in a line.
+    pub summary: String,
+}
+
+/// DR groups, and records of groups that cannot be used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DrGroupList {
+    /// By name.
+    pub groups: Vec<DrGroupRow>,
+    pub damaged: Vec<DamagedDrGroupRow>,
+    /// A pool is not open: there may be more.
+    pub is_incomplete: bool,
+}
+
+/// A record of a group that cannot be used: no volume of its pool is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DamagedDrGroupRow {
+    pub group: String,
+    pub pool: String,
+    pub problem: String,
+}
+
+/// This site towards others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrSites {
+    /// UUID of this site.
+    pub site: String,
+    pub name: String,
+    /// Where it waits for other sites.
+    pub address: String,
+    pub peers: Vec<DrSiteRow>,
+}
+
+/// A paired site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrSiteRow {
+    pub site: String,
+    pub name: String,
+    /// Where this site connects to it; empty if the other one connects.
+    pub addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected_since: Option<String>,
+    pub connections: Vec<DrConnection>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// A connection that is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrConnection {
+    pub address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_us: Option<u64>,
+}
+
+fn at(time: WallTime) -> String {
+    utc_time(time.seconds)
+}
+
+impl DrSites {
+    pub(super) fn of(view: &LinkView) -> Self {
+        let peers = view.peers.iter().map(DrSiteRow::of).collect();
+        Self { site: view.site.to_string(), name: view.name.clone(), address: view.address.clone(), peers }
+    }
+}
+
+impl DrSiteRow {
+    pub(super) fn of(peer: &PeerView) -> Self {
+        let connections = peer.connections.iter().map(|(address, round_trip)| DrConnection {
+            address: address.clone(),
+            round_trip_us: round_trip.map(|time| time.as_micros() as u64),
+        });
+        Self {
+            site: peer.site.to_string(),
+            name: peer.name.clone(),
+            addresses: peer.addresses.clone(),
+            connected_since: peer.connected_since.map(at),
+            connections: connections.collect(),
+            last_error_at: peer.last_error.as_ref().map(|(time, _)| at(*time)),
+            last_error: peer.last_error.as_ref().map(|(_, reason)| reason.clone()),
+        }
+    }
+}
+
+/// Name of a site with which there is a group.
+pub(super) fn site_name(link: Option<&LinkView>, site: SiteId) -> String {
+    let known = link.and_then(|link| link.peers.iter().find(|peer| peer.site == site));
+    known.map_or_else(|| site.to_string(), |peer| peer.name.clone())
+}
+
+impl DrGroupRow {
+    pub(super) fn of((pool, view): (&str, &PoolView), group: &DrGroupView, link: Option<&LinkView>) -> Self {
+        let name_of =
+            |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
+        let peer = site_name(link, group.peer);
+        Self {
+            group: group.group.to_string(),
+            name: group.name.clone(),
+            pool: pool.to_owned(),
+            volumes: group.volumes.iter().filter_map(|&id| name_of(id)).collect(),
+            summary: summary(group, &peer, link.is_some()),
+            peer,
+            mode: DrMode::of(group.mode),
+            role: group.role,
+            state: group.state.to_owned(),
+            serves: group.serves,
+            is_alone: group.is_alone,
+            is_behind: group.is_behind,
+            is_complete: group.is_complete,
+            unconfirmed_bytes: group.unconfirmed_bytes,
+            unconfirmed_seconds: group.unconfirmed_ms as f64 / 1000.0,
+            connected_since: group.connected_since.map(at),
+            disconnected_at: group.last_end.as_ref().map(|(time, _)| at(*time)),
+            disconnected_because: group.last_end.as_ref().map(|(_, reason)| reason.clone()),
+        }
+    }
+}
+
+/// What a disaster would cost, and what to do.
+fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
+    let DrGroupView { name, role, state, serves, is_alone, unconfirmed_bytes, unconfirmed_ms, .. } = group;
+    let is_sync = matches!(group.mode, replication::session::ReplicationMode::Sync { .. });
+    let lost_since = match &group.last_end {
+        Some((time, _)) => format!("since {}", at(*time)),
+        None => "since the server was started".to_owned(),
+    };
+    let unconfirmed = ByteCount(*unconfirmed_bytes);
+    if !has_link {
+        return "this server has no ⟨listen⟩ in [replication]: it reaches no other site".to_owned();
+    }
+    match (role, *state) {
+        (DrRole::Primary, "streaming") if is_sync && !is_alone => {
+            format!("in sync with {peer}: a disaster here would lose nothing that hosts were answered for")
+        }
+        (DrRole::Primary, "streaming" | "merging") => format!(
+            "{peer} is {unconfirmed} and {:.1} s behind: a disaster here would lose that",
+            *unconfirmed_ms as f64 / 1000.0
+        ),
+        (DrRole::Primary, "connecting") if *serves => format!(
+            "{peer} not reached {lost_since}; hosts are served without it, and a disaster now would lose everything {lost_since}"
+        ),
+        (DrRole::Primary, "connecting") => format!(
+            "{peer} not reached {lost_since}, and hosts wait: this side may lack what {peer} has; if that site is lost, 'spindle \
+             failover {name} --unplanned' serves them here with what there is"
+        ),
+        (DrRole::Primary, "awaiting choice") => format!(
+            "both sites have writes that the other lacks: say 'spindle dr give-way {name}' at the site whose writes are to become \
+             a fork; nothing is deleted"
+        ),
+        (DrRole::Primary, state) => state.to_owned(),
+        (DrRole::Secondary, "following") => {
+            format!("follows {peer}; 'spindle failover {name}' moves the hosts here")
+        }
+        (DrRole::Secondary, "first copy") => {
+            format!("the first copy from {peer} is under way: it cannot be promoted yet")
+        }
+        (DrRole::Secondary, "merging") => {
+            format!("gets what it lacks from {peer}; until then it could be promoted as of before")
+        }
+        (DrRole::Secondary, _) => format!(
+            "{peer} not reached {lost_since}; if that site is lost, 'spindle failover {name} --unplanned' makes this one primary"
+        ),
+    }
+}
+
+/// All groups that a caller sees.
+pub(super) fn rows(
+    site: &SiteView,
+    link: Option<&LinkView>,
+    is_seen: impl Fn(&PoolHandle) -> bool,
+) -> DrGroupList {
+    let (mut groups, mut damaged) = (Vec::new(), Vec::new());
+    for pool in site.pools.values().filter(|pool| is_seen(pool)) {
+        let view = pool.last_view();
+        groups.extend(view.dr.groups.iter().map(|group| DrGroupRow::of((&pool.name, &view), group, link)));
+        damaged.extend(view.dr.damaged.iter().map(|group| DamagedDrGroupRow {
+            group: group.group.to_string(),
+            pool: pool.name.clone(),
+            problem: group.problem.clone(),
+        }));
+    }
+    groups.sort_by(|one, other| (&one.name, &one.group).cmp(&(&other.name, &other.group)));
+    DrGroupList { groups, damaged, is_incomplete: super::orders::has_stopped_pools(site) }
+}
+
+/// The problem of a server without a link.
+pub(super) fn no_link() -> ApiProblem {
+    let refusal = report::Refusal::new(
+        "this server does not listen for other sites",
+        "add ⟨listen⟩ to [replication] in its site file, for example listen = \"0.0.0.0:7789\", and start it again",
+    );
+    ApiProblem::refused(&refusal)
+}
