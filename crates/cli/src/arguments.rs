@@ -5,6 +5,7 @@
 
 pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArguments, ReportArguments};
 use crate::{
+    dr::arguments::{DrArguments, FailoverArguments},
     help_text,
     plan_arguments::PlanArguments,
     pool::{
@@ -24,6 +25,7 @@ use crate::{
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     top::TopArguments,
     verify::arguments::VerifyArguments,
+    witness::WitnessArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 use report::{Refusal, duration::show_duration};
@@ -107,6 +109,12 @@ pub enum Verb {
     Group(GroupArguments),
     /// List the jobs of a server's pools, wait for one, cancel one
     Job(JobArguments),
+    /// Keep groups of volumes alike at two sites: pair, create, watch
+    Dr(DrArguments),
+    /// Move a DR group to the other site, or take it over if that is lost
+    Failover(FailoverArguments),
+    /// Decide between two sites which one is primary: a third party that both can reach
+    Witness(WitnessArguments),
 }
 
 const SWEEP_HELP: &str = "\

@@ -6,6 +6,7 @@ mod arguments;
 mod command_line;
 mod compare;
 mod console;
+mod dr;
 mod exit_status;
 mod export;
 mod help_text;
@@ -25,6 +26,7 @@ mod state_folder;
 mod top;
 mod verb_arguments;
 mod verify;
+mod witness;
 
 use ::report::Refusal;
 use arguments::Verb;
@@ -77,7 +79,10 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Session(arguments) => service::session(&arguments),
         Verb::Schedule(arguments) => service::schedule(&arguments),
         Verb::Top(arguments) => top::top(&arguments),
+        Verb::Dr(arguments) => dr::dr(&arguments),
+        Verb::Failover(arguments) => dr::fail_over(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
+        Verb::Witness(arguments) => witness::witness(&arguments),
     }
 }

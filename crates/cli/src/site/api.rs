@@ -2,6 +2,7 @@
 
 use crate::console::Console;
 use control::{
+    dr::LinkHandle,
     events::DaemonEventLog,
     journal::DaemonJournal,
     notice::NoticeSender,
@@ -35,7 +36,7 @@ pub(super) async fn start(
     (world, server): (&World, &SiteServer),
     (state, journal): (&Path, &Arc<DaemonJournal>),
     options: RealOptions,
-    (notices, events): (&NoticeSender, &DaemonEventLog),
+    (notices, events, link): (&NoticeSender, &DaemonEventLog, Option<LinkHandle>),
 ) -> Result<WebThread, Refusal> {
     let state = host_files::canonical(state).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let socket = socket_of(&state);
@@ -64,6 +65,7 @@ pub(super) async fn start(
         site: server.handle(),
         journal: Arc::clone(journal),
         events: events.clone(),
+        link,
     };
     WebThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("api")).await
 }

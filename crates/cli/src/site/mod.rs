@@ -4,6 +4,7 @@ mod api;
 mod apply;
 pub mod arguments;
 mod demonstration;
+mod link;
 mod own_folder;
 mod print;
 mod recovery_key;

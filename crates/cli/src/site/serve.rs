@@ -1,8 +1,8 @@
 //! `spindle serve`: a site file made real and served, until the program is ended.
 
 use super::{
-    api, arguments::ServeArguments, demonstration, own_folder::OwnFolder, read_site, recovery_key, setting,
-    shown_changes, shown_services, state_of,
+    api, arguments::ServeArguments, demonstration, link, own_folder::OwnFolder, read_site, recovery_key,
+    setting, shown_changes, shown_services, state_of,
 };
 use crate::{
     console::Console,
@@ -12,10 +12,15 @@ use crate::{
 use control::{
     DaemonJournal,
     conditions::ConditionClaim,
+    dr::LinkThread,
     events::DaemonEventLog,
     notice::{self, NoticeSender},
     notifying::{EventThread, EventThreadSetting},
-    site::{SiteServer, planning::PlanOccasion, server::PortalUse},
+    site::{
+        SiteServer,
+        planning::PlanOccasion,
+        server::{PortalUse, parse},
+    },
     web::WebThread,
 };
 use report::Refusal;
@@ -58,11 +63,22 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             }
             let setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
-            let api = api::start((&world, &server), (&state, &journal), options, (&notices, &events)).await;
+            let link =
+                match link::start((&world, &server), (&parse(&text)?, &journal), options, &notices).await {
+                    Ok(link) => link,
+                    Err(refusal) => {
+                        server.stop().await;
+                        return Err(refusal);
+                    }
+                };
+            let handle = link.as_ref().map(|link| link.handle.clone());
+            let api =
+                api::start((&world, &server), (&state, &journal), options, (&notices, &events, handle)).await;
             let api = match api {
                 Ok(api) => api,
                 Err(refusal) => {
                     server.stop().await;
+                    end_link(link).await;
                     return Err(refusal);
                 }
             };
@@ -71,11 +87,12 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 event_thread(&world, &server, (journal, events), options, &notices)
             });
             match begun {
-                Ok(events) => Ok(RunningServer { server, api, events }),
+                Ok(events) => Ok(RunningServer { server, api, events, link }),
                 Err(refusal) => {
                     server.stop().await;
                     // It has had no requests yet.
                     let _ = api.stop().await;
+                    end_link(link).await;
                     Err(refusal)
                 }
             }
@@ -141,6 +158,7 @@ struct RunningServer {
     server: SiteServer,
     api: WebThread,
     events: EventThread,
+    link: Option<LinkThread>,
 }
 
 /// Time in which the last lines are read, so that the journal has them.
@@ -149,13 +167,21 @@ const LAST_LINES: Duration = Duration::from_millis(20);
 impl RunningServer {
     /// Returns the threads that had panicked, with the messages.
     async fn stop(self, world: &World) -> Vec<(String, String)> {
-        let Self { server, api, events } = self;
+        let Self { server, api, events, link } = self;
         let api = api.stop().await.err().map(|panic| ("api".to_owned(), panic));
+        end_link(link).await;
         let mut panicked = server.stop().await;
         panicked.extend(api);
         world.sleep(LAST_LINES).await;
         panicked.extend(events.stop().await.err().map(|panic| ("events".to_owned(), panic)));
         panicked
+    }
+}
+
+/// Ends the link to other sites, before the pools: a panic of it was said when it happened.
+async fn end_link(link: Option<LinkThread>) {
+    if let Some(link) = link {
+        let _ = link.stop().await;
     }
 }
 

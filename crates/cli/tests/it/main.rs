@@ -77,6 +77,7 @@ mod storage;
 mod sweeps;
 mod tokens_of_pools;
 mod top;
+mod two_sites;
 mod verb_table;
 mod verify;
 mod verify_counts;
@@ -86,6 +87,7 @@ mod volume_limits;
 mod volumes;
 mod withheld;
 mod without_io_uring;
+mod witness;
 mod write_cache;
 
 /// The engine tests' own mailbox database on a simulated drive whose power is cut.

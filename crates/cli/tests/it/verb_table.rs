@@ -122,6 +122,14 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("token", "delete", By(&["DELETE /tokens/{name}"])),
     ("audit", "export", By(&["GET /audit"])),
     ("audit", "check", By(&["GET /audit"])),
+    ("dr", "token", By(&["POST /dr/tokens"])),
+    ("dr", "pair", By(&["POST /dr/sites"])),
+    ("dr", "unpair", By(&["DELETE /dr/sites/{name}"])),
+    ("dr", "create", By(&["POST /dr/groups"])),
+    ("dr", "status", By(&["GET /dr/sites", "GET /dr/groups"])),
+    ("dr", "give-way", By(&["POST /dr/groups/{group}/give-way"])),
+    ("dr", "remove", By(&["DELETE /dr/groups/{group}"])),
+    ("", "failover", By(&["POST /dr/groups/{group}/failover"])),
     ("", "apply", By(&["POST /site/plan", "POST /site/apply"])),
     ("", "site", By(&["GET /site"])),
     ("site", "recovery-key", No("the key is shown on the server's machine alone")),
@@ -136,10 +144,12 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("", "report", No("computes here")),
     ("", "compare", No("computes here")),
     ("", "verify", No("reads files here")),
+    ("", "witness", No("it is a server of its own, on a third machine")),
+    ("witness", "show", No("asks a witness, or reads its file")),
 ];
 
 /// Nouns that do something without a verb behind them.
-const ALONE_TOO: [&str; 3] = ["event", "export", "site"];
+const ALONE_TOO: [&str; 4] = ["event", "export", "site", "witness"];
 
 /// Operations that are no verb's own, with their use.
 const OTHER_OPERATIONS: &[(&str, &str)] = &[
@@ -150,6 +160,7 @@ const OTHER_OPERATIONS: &[(&str, &str)] = &[
     ("GET /volumes", "all verbs find their volume by it"),
     ("GET /volumes/{volume}", "all verbs find their volume by it"),
     ("GET /groups/{group}", "for programs; verbs list all groups"),
+    ("GET /dr/groups/{group}", "for programs; verbs list all groups"),
     ("GET /exports/{export}", "for programs; verbs list all exports"),
     ("GET /sessions/{session}", "for programs; verbs list all sessions"),
     ("GET /power", "for programs; `event conditions` shows it"),

@@ -1,0 +1,242 @@
+//! Arguments of `spindle dr` and `spindle failover`.
+
+use crate::{
+    quantity::{parse_duration, parse_size},
+    server::place::ServerPlace,
+};
+use clap::{Args, Subcommand, ValueEnum};
+use std::{path::PathBuf, time::Duration};
+use world::ByteCount;
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle dr token > token                                  at denver: one other site may pair with it, for an hour
+  spindle dr pair denver 192.0.2.20 --pairing-token token   at the other site
+  spindle dr create sg1 mail/sg1 --to denver --mode sync
+  spindle dr status                                         roles, what a disaster would cost now, and what to do
+  spindle failover sg1                                      moves the hosts to the other site, and back
+
+Both servers listen for each other: [replication] listen in their site files. Name the same units and exports in both files: \
+those of a secondary are closed to hosts until it is primary.
+
+Ends with 0, or 2 if it was refused; 'status' with 1 if a group needs somebody.")]
+pub struct DrArguments {
+    #[command(subcommand)]
+    pub verb: DrVerb,
+
+    #[command(flatten)]
+    pub common: DrCommon,
+}
+
+/// The server, and the form of answers.
+#[derive(Clone, Debug, Args)]
+pub struct DrCommon {
+    #[command(flatten)]
+    pub place: ServerPlace,
+
+    /// Print the answer as JSON on standard output; everything else goes to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DrModeName {
+    /// Hosts are answered once both sites have a write
+    Sync,
+    /// Hosts are answered at once, and the other site is behind within bounds
+    Async,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OverBound {
+    /// The group says that it is behind, and hosts go on
+    Behind,
+    /// Hosts wait until the other site is within the bounds
+    PushBack,
+}
+
+/// The bounds of an asynchronous group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BehindBounds {
+    pub time: Duration,
+    pub size: ByteCount,
+}
+
+impl BehindBounds {
+    pub const DEFAULT: Self = Self { time: Duration::from_secs(30), size: ByteCount(256 << 20) };
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (time, size) = text.split_once(',').ok_or("write a time and a size, such as 30s,256MiB")?;
+        Ok(Self { time: parse_duration(time)?, size: parse_size(size)? })
+    }
+}
+
+/// The loss that an unplanned failover may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptedLoss {
+    Within(Duration),
+    Any,
+}
+
+impl AcceptedLoss {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::Any),
+            text => parse_duration(text).map(Self::Within),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum DrVerb {
+    /// Make a token with which one other site can pair, and print it once
+    #[command(after_help = "Example:
+  spindle dr token --valid 1h > token
+
+Carry it to the other site, and say 'spindle dr pair' there. A restart of the server forgets it.")]
+    Token {
+        /// Time for which it is valid
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+        valid: Duration,
+    },
+    /// Pair with a site that made a token; this site keeps connections to it
+    #[command(after_help = "Example:
+  spindle dr pair denver 192.0.2.20:7789 --pairing-token token
+
+Each site then knows the other one by its key; no authority is needed. The address is [replication] listen of that site.")]
+    Pair {
+        /// Name of the other site here
+        #[arg(value_name = "SITE")]
+        site: String,
+
+        /// Where it listens: HOST or HOST:PORT
+        #[arg(value_name = "ADDRESS")]
+        address: String,
+
+        /// File with the token that 'spindle dr token' printed there
+        #[arg(long, value_name = "FILE")]
+        pairing_token: PathBuf,
+    },
+    /// End the pairing with a site; its groups stay, unconnected
+    #[command(after_help = "Example:
+  spindle dr unpair denver
+
+Say it at both sites.")]
+    Unpair {
+        /// Name of the other site
+        #[arg(value_name = "SITE")]
+        site: String,
+    },
+    /// Make a DR group: the other site gets replicas of its volumes, and a first copy
+    #[command(after_help = "Examples:
+  spindle dr create sg1 mail/sg1 mail/sg1-log --to denver --mode sync
+  spindle dr create queue mail/queue --to denver --mode async --behind 30s,256MiB --over push-back
+
+The volumes lie in one pool, and are consistent as a whole at the other site. Hosts are served meanwhile. The pool there has \
+the same name, unless --pool names another one.")]
+    Create {
+        /// Name of the group, at both sites
+        #[arg(value_name = "GROUP")]
+        group: String,
+
+        /// Volumes: VOLUME or POOL/VOLUME
+        #[arg(value_name = "VOLUME", required = true)]
+        volumes: Vec<String>,
+
+        /// The other site
+        #[arg(long, value_name = "SITE")]
+        to: String,
+
+        /// Its pool [default: the name of the pool here]
+        #[arg(long, value_name = "POOL")]
+        pool: Option<String>,
+
+        /// Rule for answers to hosts
+        #[arg(long)]
+        mode: DrModeName,
+
+        /// Sync: time for which hosts wait for a lost site, at most 25 s [default: 15s]
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        hold: Option<Duration>,
+
+        /// Sync: refuse writes then, instead of going on alone
+        #[arg(long)]
+        failsafe: bool,
+
+        /// Async: bounds of what the other site may lack, TIME,SIZE [default: 30s,256MiB]
+        #[arg(long, value_name = "BOUNDS", value_parser = BehindBounds::parse)]
+        behind: Option<BehindBounds>,
+
+        /// Async: what happens beyond the bounds [default: behind]
+        #[arg(long)]
+        over: Option<OverBound>,
+    },
+    /// Show this site, its peers and its groups: roles, states, what a disaster would cost now, and what to do
+    #[command(after_help = "Examples:
+  spindle dr status
+  spindle dr status sg1 --json
+
+Ends with 0 if all groups are connected and none is behind or damaged, and with 1 otherwise.")]
+    Status {
+        /// Only this group
+        #[arg(value_name = "GROUP")]
+        group: Option<String>,
+    },
+    /// Say that the other site's writes count, after both have written: those of this site become a fork
+    #[command(after_help = "Example:
+  spindle dr give-way sg1 --yes sg1
+
+Nothing is deleted: what this site wrote of its own stays as a volume VOLUME-fork1 beside the volume.")]
+    GiveWay {
+        /// The group
+        #[arg(value_name = "GROUP")]
+        group: String,
+
+        /// Its name again, where nobody can be asked
+        #[arg(long, value_name = "GROUP")]
+        yes: Option<String>,
+    },
+    /// Remove a group from this site: its volumes stay, and hosts may write them
+    #[command(after_help = "Example:
+  spindle dr remove sg1 --yes sg1
+
+Say it at both sites. A new group of the same volumes begins with a first copy.")]
+    Remove {
+        /// Name of the group; its UUID if its record is damaged
+        #[arg(value_name = "GROUP")]
+        group: String,
+
+        /// Its name again, where nobody can be asked
+        #[arg(long, value_name = "GROUP")]
+        yes: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle failover sg1                                        planned, from either site; back is the same command
+  spindle failover sg1 --unplanned --accept-loss 90s          the other site is lost: this one becomes primary
+  spindle failover sg1 --unplanned --accept-loss all          whatever is lost
+
+A planned failover takes the hosts away, waits until the other site has everything, and makes it primary: nothing is lost. An \
+unplanned one says what may be lost, and is refused if that is more than --accept-loss. Make sure that the other site serves \
+no hosts any more: when it comes back it compares, and serves nothing before it knows that it may. What it had of its own \
+becomes a fork.
+
+Ends with 0 once the group serves, or 2 if it was refused.")]
+pub struct FailoverArguments {
+    /// The group
+    #[arg(value_name = "GROUP")]
+    pub group: String,
+
+    /// Make this site primary although the other one is not reached
+    #[arg(long)]
+    pub unplanned: bool,
+
+    /// Unplanned: answered writes of so much time may be lost; 'all' for whatever is lost
+    #[arg(long, value_name = "TIME", requires = "unplanned", value_parser = AcceptedLoss::parse)]
+    pub accept_loss: Option<AcceptedLoss>,
+
+    #[command(flatten)]
+    pub common: DrCommon,
+}
