@@ -50,7 +50,7 @@ pub struct GroupRecord {
 
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum RecordError {
+pub enum GroupRecordError {
     #[error("the record has version {0}, and this program knows {VERSION}: use a newer one")]
     Version(u16),
     #[error("the record: {0}")]
@@ -88,13 +88,13 @@ impl GroupRecord {
     /// # Errors
     ///
     /// A version that is not known, bytes that are no record, or fields that contradict each other.
-    pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, GroupRecordError> {
         let mut reader = BodyReader::new(bytes);
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
         match reader.u16()? {
             VERSION => {}
-            other => return Err(RecordError::Version(other)),
+            other => return Err(GroupRecordError::Version(other)),
         }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
         let name = reader.text(GROUP_NAME_BYTES_MAX)?;
@@ -195,12 +195,12 @@ impl GroupRecords for PoolRecords {
 }
 
 /// The groups that a pool keeps records of; those of which the record cannot be used, with the reason.
-pub fn load_records(pool: &Pool) -> Vec<(GroupId, Result<GroupRecord, RecordError>)> {
+pub fn load_records(pool: &Pool) -> Vec<(GroupId, Result<GroupRecord, GroupRecordError>)> {
     let read = |(group, bytes): (GroupId, Result<Vec<u8>, Error>)| {
-        let record = bytes.map_err(RecordError::from).and_then(|bytes| GroupRecord::decode(&bytes));
+        let record = bytes.map_err(GroupRecordError::from).and_then(|bytes| GroupRecord::decode(&bytes));
         let record = record.and_then(|record| match record.group == group {
             true => Ok(record),
-            false => Err(RecordError::OtherGroup(record.group)),
+            false => Err(GroupRecordError::OtherGroup(record.group)),
         });
         (group, record)
     };

@@ -109,7 +109,7 @@ Each site then knows the other one by its key; no authority is needed. The addre
         #[arg(value_name = "SITE")]
         site: String,
 
-        /// Where it listens: HOST or HOST:PORT
+        /// HOST or HOST:PORT: the address at which it listens
         #[arg(value_name = "ADDRESS")]
         address: String,
 
@@ -188,7 +188,7 @@ Ends with 0 if all groups are connected and none is behind or damaged, and with 
 
 Nothing is deleted: what this site wrote of its own stays as a volume VOLUME-fork1 beside the volume.")]
     GiveWay {
-        /// The group
+        /// Name of the group, whose own writes become a fork
         #[arg(value_name = "GROUP")]
         group: String,
 
@@ -225,7 +225,7 @@ becomes a fork.
 
 Ends with 0 once the group serves, or 2 if it was refused.")]
 pub struct FailoverArguments {
-    /// The group
+    /// Name of the group, as 'dr status' lists it
     #[arg(value_name = "GROUP")]
     pub group: String,
 

@@ -46,7 +46,7 @@ const VIEW_EVERY: Duration = Duration::from_secs(1);
 /// Surroundings of the link.
 pub struct LinkThreadSetting {
     pub network: NetworkMaker,
-    /// Where it listens.
+    /// To listen at.
     pub address: Address,
     /// As the site calls itself; empty for a name made of its UUID.
     pub name: String,
@@ -115,7 +115,7 @@ type Signals = (
     mpsc::Receiver<LinkOrder>,
 );
 
-/// What a peer's line was last.
+/// The line to a peer, as it was last.
 #[derive(Default)]
 struct PeerLine {
     last_error: Option<(WallTime, String)>,

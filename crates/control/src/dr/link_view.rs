@@ -16,7 +16,7 @@ pub struct LinkView {
     pub site: SiteId,
     /// As this site calls itself.
     pub name: String,
-    /// Where it listens.
+    /// The address at which it listens.
     pub address: String,
     /// By name.
     pub peers: Vec<PeerView>,
@@ -27,7 +27,7 @@ pub struct LinkView {
 pub struct PeerView {
     pub site: SiteId,
     pub name: String,
-    /// Where this site connects to it; none if the other one connects.
+    /// Its addresses, to which this site connects; none if the other one connects.
     pub addresses: Vec<String>,
     pub connected_since: Option<WallTime>,
     /// Addresses of the connections that are up, with their round trips.

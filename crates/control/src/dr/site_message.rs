@@ -68,7 +68,7 @@ impl SiteMessage {
         SiteMessageFrame { text }
     }
 
-    /// What another site sent.
+    /// Reads the text of another site.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ pub struct PairedSite {
     pub name: String,
     /// Nobody chose the name: it follows that of the other site.
     pub is_named_by_itself: bool,
-    /// Where this site connects to it; none if the other one connects.
+    /// Its addresses, to which this site connects; none if the other one connects.
     pub addresses: Vec<String>,
 }
 

@@ -45,12 +45,12 @@ pub struct DrGroupRow {
     pub unconfirmed_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected_since: Option<String>,
-    /// When the last connection ended.
+    /// The end of the last connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnected_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnected_because: Option<String>,
-    /// What a disaster at the primary would cost now, and what to do, in a line.
+    /// The cost of a disaster at the primary now, and the next step, in a line.
     pub summary: String,
 }
 
@@ -78,7 +78,7 @@ pub struct DrSites {
     /// UUID of this site.
     pub site: String,
     pub name: String,
-    /// Where it waits for other sites.
+    /// The address at which it waits for other sites.
     pub address: String,
     pub peers: Vec<DrSiteRow>,
 }
@@ -88,7 +88,7 @@ pub struct DrSites {
 pub struct DrSiteRow {
     pub site: String,
     pub name: String,
-    /// Where this site connects to it; empty if the other one connects.
+    /// Its addresses, to which this site connects; empty if the other one connects.
     pub addresses: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected_since: Option<String>,
@@ -170,7 +170,7 @@ impl DrGroupRow {
     }
 }
 
-/// What a disaster would cost, and what to do.
+/// The cost of a disaster, and the next step.
 fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
     let DrGroupView { name, role, state, serves, is_alone, unconfirmed_bytes, unconfirmed_ms, .. } = group;
     let is_sync = matches!(group.mode, replication::session::ReplicationMode::Sync { .. });

@@ -36,7 +36,7 @@ pub struct NewPairingBody {
     /// Name of the other site here.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._-]+$")]
     pub name: String,
-    /// Where it listens: HOST or HOST:PORT.
+    /// HOST or HOST:PORT: the address at which it listens.
     pub address: String,
     /// The token that was made there.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
@@ -57,7 +57,7 @@ pub struct NewPairingTokenBody {
 pub struct MadePairingToken {
     /// Shown now and never again.
     pub token: String,
-    /// Where this site listens.
+    /// The address at which this site listens.
     pub address: String,
 }
 

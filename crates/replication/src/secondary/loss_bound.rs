@@ -21,7 +21,7 @@ pub struct LossBound {
     pub was_in_sync: bool,
 }
 
-/// What the primary said about its answers.
+/// Statements of the primary about its answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToldAnswers {
     complete_until: Option<WallNanoseconds>,

@@ -79,7 +79,7 @@ pub struct SecondaryGroup {
     told: Cell<Stamp>,
     word: RefCell<Option<WordFrame>>,
     told_answers: Cell<ToldAnswers>,
-    /// What it has is of the history that the primary leads: both have the same stamps.
+    /// Its content is of the history that the primary leads: both have the same stamps.
     is_of_history: Cell<bool>,
 }
 

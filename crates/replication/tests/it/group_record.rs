@@ -5,7 +5,7 @@ use expect_test::expect;
 use replication::{
     connect::{SiteRole, UnfinishedPass},
     cut::GroupCut,
-    group_record::{GroupRecord, GroupSettings, RecordError},
+    group_record::{GroupRecord, GroupRecordError, GroupSettings},
     group_state::GroupState,
     lineage::Lineage,
     session::{BoundPolicy, ReplicationMode},
@@ -119,7 +119,7 @@ fn contradictions_are_refused() {
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
     newer[2 + 16 * valid.settings.volumes.len()] = 2;
-    assert!(matches!(GroupRecord::decode(&newer), Err(RecordError::Version(2))));
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(2))));
 }
 
 #[test]
@@ -144,5 +144,5 @@ fn a_record_of_version_1_is_read() {
         },
     };
     let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
-    expect!["0100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010000006161616161616161616161616161616101030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex);
+    expect!["0100616161616161616161616161616161610100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e030000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex);
 }

@@ -57,7 +57,7 @@ pub struct LivingSite {
     pub hands_over: Cell<bool>,
     /// The next promotion is one after which every answered command is there.
     pub is_lossless: Cell<bool>,
-    /// What the last promotion might lose, as this side knew it.
+    /// The bound of the last promotion, as this side knew it.
     pub loss_bound: Cell<Option<LossBound>>,
 }
 

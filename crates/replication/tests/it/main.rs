@@ -3,6 +3,7 @@
 mod connect;
 mod frame_bytes;
 mod frames;
+mod group_record;
 mod hand_overs;
 mod held_answers;
 mod lineage;
