@@ -457,6 +457,20 @@ mod tests {
     }
 
     #[test]
+    fn a_point_that_was_taken_again_at_its_stamp_outlives_the_deleted_one() {
+        let mut catalogue = forked();
+        put_point(&mut catalogue, 1, LATER, 1, VolumeState::Deleting);
+        assert_eq!(catalogue.take_due(), [(BranchNumber(1), LATER)]);
+        put_point(&mut catalogue, 1, LATER, 1, VolumeState::Live);
+        catalogue.forget(BranchNumber(1), LATER);
+        assert!(catalogue.point(BranchNumber(1), LATER).is_some() && points(&catalogue) == [POINT, LATER]);
+        put_point(&mut catalogue, 1, LATER, 1, VolumeState::Deleting);
+        assert_eq!(catalogue.take_due(), [(BranchNumber(1), LATER)]);
+        catalogue.forget(BranchNumber(1), LATER);
+        assert!(catalogue.point(BranchNumber(1), LATER).is_none());
+    }
+
+    #[test]
     fn deleting_a_volume_keeps_what_a_branch_that_left_it_reads() {
         let mut catalogue = forked();
         put_volume(&mut catalogue, 1, 1, VolumeState::Deleting);

@@ -304,7 +304,12 @@ impl Catalogue {
     /// Removes a deleted point whose data is reclaimed; or a branch, with its volume if it was the last one.
     pub fn forget(&mut self, branch: BranchNumber, point: Stamp) {
         if point != Reclaim::ALL {
-            return self.remove(RowKey::of_point(branch, point));
+            // A cut of a replica may have been taken at the stamp of the deleted one: it stays.
+            let is_there_again = |row: &PointRow| row.state == VolumeState::Live;
+            if !self.point(branch, point).is_some_and(is_there_again) {
+                self.remove(RowKey::of_point(branch, point));
+            }
+            return;
         }
         let stamps: Vec<Stamp> = self.points_of(branch).map(|(stamp, _)| stamp).collect();
         for stamp in stamps {
