@@ -273,6 +273,8 @@ impl HostedGroup {
                     match end {
                         PrimaryEnd::HandedOver { has, taken_over } => {
                             self.note_end("the other site is primary, as it was asked for".to_owned());
+                            // A command that came although its host was gone is not there.
+                            group.refuse_hosts();
                             group.end();
                             let outcome =
                                 taken_over.map(drop).map_err(|end| self.not_confirmed(&end.to_string()));

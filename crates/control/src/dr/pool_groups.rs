@@ -85,17 +85,24 @@ impl PoolDrGroups {
                 Ok(record) => groups.start(record, Entry::Returned),
                 Err(error) => Err(error.to_string()),
             };
-            if let Err(problem) = started {
-                groups.is_all_closed.set(true);
-                groups.notices.warn(format!(
-                    "the record of DR group {id} cannot be used: {problem}; no volume of this pool is served, since it may be \
-                     a secondary's: remove the group with 'spindle dr remove'"
-                ));
-                groups.damaged.borrow_mut().push((id, problem));
-            }
+            started.unwrap_or_else(|problem| groups.close_all(id, problem));
+        }
+        if pool.nameless_replication_records() > 0 {
+            groups
+                .close_all(GroupId::NONE, "its first part is damaged, so nobody knows its group".to_owned());
         }
         *groups.closed.borrow_mut() = groups.closed_volumes();
         groups
+    }
+
+    /// Serves nothing of the pool, for a record that cannot be used.
+    fn close_all(&self, group: GroupId, problem: String) {
+        self.is_all_closed.set(true);
+        self.notices.warn(format!(
+            "the record of DR group {group} cannot be used: {problem}; no volume of this pool is served, since it may be a \
+             secondary's and old. Look at the other site first; 'spindle dr remove {group}' serves the volumes as they are here"
+        ));
+        self.damaged.borrow_mut().push((group, problem));
     }
 
     /// Watches the groups from now on, and opens or closes their volumes to hosts of the pool.
@@ -371,7 +378,10 @@ impl PoolDrGroups {
         if !self.damaged.borrow().iter().any(|(known, _)| *known == group) {
             return self.find(group).map(drop);
         }
-        let removed = self.pool.remove_replication_record(group).await;
+        let removed = match group {
+            GroupId::NONE => self.pool.remove_nameless_replication_records().await,
+            group => self.pool.remove_replication_record(group).await,
+        };
         removed.map_err(|error| refusal_of(&group.to_string(), &error))?;
         self.damaged.borrow_mut().retain(|(known, _)| *known != group);
         self.is_all_closed.set(!self.damaged.borrow().is_empty());
