@@ -11,6 +11,7 @@ use crate::{
     view::PoolView,
 };
 use array::format::SiteId;
+use replication::session::ReplicationMode;
 use report::calendar::utc_time;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -173,7 +174,7 @@ impl DrGroupRow {
 /// The cost of a disaster, and the next step.
 fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
     let DrGroupView { name, role, state, serves, is_alone, unconfirmed_bytes, unconfirmed_ms, .. } = group;
-    let is_sync = matches!(group.mode, replication::session::ReplicationMode::Sync { .. });
+    let is_sync = matches!(group.mode, ReplicationMode::Sync { .. });
     let lost_since = match &group.last_end {
         Some((time, _)) => format!("since {}", at(*time)),
         None => "since the server was started".to_owned(),
@@ -190,8 +191,16 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
             "{peer} is {unconfirmed} and {:.1} s behind: a disaster here would lose that",
             *unconfirmed_ms as f64 / 1000.0
         ),
+        (DrRole::Primary, "connecting") if *serves && is_sync && !is_alone => format!(
+            "{peer} not reached {lost_since}; writes wait for it until the hold is over, so a disaster now would lose nothing \
+             that hosts were answered for"
+        ),
         (DrRole::Primary, "connecting") if *serves => format!(
             "{peer} not reached {lost_since}; hosts are served without it, and a disaster now would lose everything {lost_since}"
+        ),
+        (DrRole::Primary, "connecting") if is_failsafe(group) => format!(
+            "{peer} not reached {lost_since}, and hosts are served again when it is (failsafe), or after 'spindle failover {name} \
+             --unplanned' here"
         ),
         (DrRole::Primary, "connecting") => format!(
             "{peer} not reached {lost_since}, and hosts wait: this side may lack what {peer} has; if that site is lost, 'spindle \
@@ -215,6 +224,10 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
             "{peer} not reached {lost_since}; if that site is lost, 'spindle failover {name} --unplanned' makes this one primary"
         ),
     }
+}
+
+fn is_failsafe(group: &DrGroupView) -> bool {
+    matches!(group.mode, ReplicationMode::Sync { is_failsafe: true, .. })
 }
 
 /// All groups that a caller sees.
