@@ -153,7 +153,7 @@ fn a_group_moves_to_the_other_site_and_back_and_loses_nothing() {
     until("it is in sync", || boston.row()["is_alone"] == false);
     assert!(boston.row()["summary"].as_str().unwrap().contains("would lose nothing"), "{}", boston.row());
     denver.is_closed();
-    // What the stream does not carry is refused, and so is a second primary.
+    // Changes that the stream does not carry are refused, and so is a second primary.
     boston.refused("volume resize mail/disk 256MiB", "in a DR group");
     denver.refused("volume delete mail/disk --yes disk", "replica");
     denver.refused("failover sg1 --unplanned --accept-loss all", "is connected: nothing has to be lost");

@@ -102,8 +102,7 @@ pub(super) enum Entry {
 type NextRole = (Stamp, Entry);
 
 impl HostedGroup {
-    /// Starts the flows of a group that has everything up to `has`. A primary that `returns` serves nothing before it has
-    /// compared.
+    /// Starts the flows of a group that has everything up to `has`. See [`Entry`].
     pub fn start(
         (world, notices): (&World, &NoticeSender),
         (member, settings): (Rc<GroupMember>, GroupSettings),
@@ -255,10 +254,7 @@ impl HostedGroup {
         };
         let mut waiting = None;
         loop {
-            let order = match waiting.take() {
-                Some(order) => order,
-                None => orders.recv().await?,
-            };
+            let order = next_order(&mut waiting, orders).await?;
             match order {
                 GroupOrder::Connect(channel) => {
                     let (end, order) = self.during(&channel, group.run(&channel), orders, Some(&group)).await;
@@ -349,10 +345,7 @@ impl HostedGroup {
         *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
         let mut waiting = None;
         loop {
-            let order = match waiting.take() {
-                Some(order) => order,
-                None => orders.recv().await?,
-            };
+            let order = next_order(&mut waiting, orders).await?;
             match order {
                 GroupOrder::Connect(channel) => {
                     let (end, order) = self.during(&channel, group.run(&channel), orders, None).await;
@@ -360,7 +353,7 @@ impl HostedGroup {
                     match end {
                         SecondaryEnd::Channel(end) => self.note_end(end.to_string()),
                         SecondaryEnd::TakenOver(_) => {
-                            // What has not arrived when a channel ends is lost: the other side ends it once it has heard.
+                            // Frames that have not arrived when a channel ends are lost: the other side ends it once it has heard.
                             let heard = async { while channel.receive().await.is_ok() {} };
                             with_deadline(self.world.sleep(HEARD_WITHIN), heard).await;
                             self.note_end("this side took over, as it was asked for".to_owned());
@@ -516,6 +509,17 @@ impl HostedGroup {
 
     fn warn(&self, text: impl AsRef<str>) {
         self.notices.warn(format!("DR group {}: {}", self.settings.name, text.as_ref()));
+    }
+}
+
+/// The order that ended the last channel, or else the next one.
+async fn next_order(
+    waiting: &mut Option<GroupOrder>,
+    orders: &mut mpsc::UnboundedReceiver<GroupOrder>,
+) -> Option<GroupOrder> {
+    match waiting.take() {
+        Some(order) => Some(order),
+        None => orders.recv().await,
     }
 }
 

@@ -7,11 +7,11 @@
 
 use super::{
     link_thread::Link,
-    pool_groups::GroupVolume,
+    pool_groups::{GroupVolume, begin_change},
     site_message::{GroupOffer, RefusedOffer, SiteMessage, group_of},
     thread_channel::{carry, thread_channel},
 };
-use crate::site::handle::PoolHandle;
+use crate::{order::OrderRefusal, site::handle::PoolHandle};
 use array::format::{GroupId, SiteId};
 use futures_util::future::{Either, select};
 use replication::{
@@ -163,7 +163,10 @@ impl PeerSession {
 
     /// Exchanges messages with the other site.
     async fn talk(&self, link: &Rc<Link>, channel: LinkChannel) {
-        let mut said = self.said.borrow_mut().take().expect("a session has one channel of the sites");
+        let Some(mut said) = self.said.borrow_mut().take() else {
+            let text = "a session has one channel for messages of the sites".to_owned();
+            return channel.refuse(RefusalFrame { code: RefusalCode::Frame, text });
+        };
         let peer = self.session.peer_site();
         let sending = async {
             let mut shown = None;
@@ -215,25 +218,13 @@ impl PeerSession {
                 *self.theirs.borrow_mut() = groups.iter().filter_map(|group| group_of(group).ok()).collect();
             }
             SiteMessage::Offer(offer) => {
-                let (say, peer) = (self.say.clone(), self.session.peer_site());
-                let (link, world) = (Rc::clone(link), link.world.clone());
-                world.spawn("a group's offer", async move {
-                    let group = offer.group.clone();
-                    let refused = take_offer(&link, peer, offer).await.err();
-                    let refused = refused.map(|refusal| RefusedOffer::of(&refusal));
-                    // The session may have ended.
-                    let _ = say.send(SiteMessage::Answer { group, refused });
-                });
+                let (own, peer) = (Rc::clone(link), self.session.peer_site());
+                let group = offer.group.clone();
+                self.answer(link, group, async move { take_offer(&own, peer, offer).await });
             }
             SiteMessage::HandOver { group } => {
-                let (say, peer) = (self.say.clone(), self.session.peer_site());
-                let (link, world) = (Rc::clone(link), link.world.clone());
-                world.spawn("a hand over", async move {
-                    let refused = hand_over(&link, peer, &group).await.err();
-                    let refused = refused.map(|refusal| RefusedOffer::of(&refusal));
-                    // The session may have ended.
-                    let _ = say.send(SiteMessage::Answer { group, refused });
-                });
+                let (own, peer, meant) = (Rc::clone(link), self.session.peer_site(), group.clone());
+                self.answer(link, group, async move { hand_over(&own, peer, &meant).await });
             }
             SiteMessage::Answer { group, refused } => {
                 let answer = group_of(&group).ok().and_then(|group| self.offers.borrow_mut().remove(&group));
@@ -247,6 +238,16 @@ impl PeerSession {
                 answer.into_iter().for_each(|answer| drop(answer.send(answered.clone())));
             }
         }
+    }
+
+    /// Does something for the other site, beside other messages, and answers it.
+    fn answer(&self, link: &Link, group: String, work: impl Future<Output = Result<(), Refusal>> + 'static) {
+        let say = self.say.clone();
+        link.world.spawn("work for another site", async move {
+            let refused = work.await.err().map(|refusal| RefusedOffer::of(&refusal));
+            // The session may have ended.
+            let _ = say.send(SiteMessage::Answer { group, refused });
+        });
     }
 
     /// Has the other site make replicas.
@@ -268,6 +269,10 @@ impl PeerSession {
         // The session may have ended: it answers all then.
         let _ = self.say.send(message);
     }
+}
+
+fn busy(refusal: OrderRefusal) -> Refusal {
+    Refusal::new(refusal.to_string(), "try again")
 }
 
 /// Groups of this site with another one.
@@ -294,14 +299,9 @@ async fn hand_over(link: &Link, peer: SiteId, group: &str) -> Result<(), Refusal
     let pool = pool_of(link, peer, group);
     let pool =
         pool.ok_or_else(|| Refusal::new(format!("there is no DR group {group} with this site"), ""))?;
-    let given = pool.begin("hand DR group over", move |served| {
-        Box::pin(async move {
-            let given = served.dr.hand_over(group).await;
-            served.show_changes();
-            given
-        })
+    let given = begin_change(&pool, "hand DR group over", move |dr| {
+        Box::pin(async move { dr.hand_over(group).await })
     });
-    let busy = |refusal: crate::order::OrderRefusal| Refusal::new(refusal.to_string(), "try again");
     given.map_err(busy)?.await.map_err(busy)?
 }
 
@@ -321,14 +321,9 @@ async fn take_offer(link: &Link, peer: SiteId, offer: GroupOffer) -> Result<(), 
     })?;
     let ids = volumes.iter().map(|volume| volume.volume).collect();
     let settings = GroupSettings { name: offer.name, mode, peer, volumes: ids };
-    let made = pool.begin("make DR replica", move |served| {
-        Box::pin(async move {
-            let made = served.dr.create_secondary(group, settings, &volumes).await;
-            served.show_changes();
-            made
-        })
+    let made = begin_change(pool, "make DR replica", move |dr| {
+        Box::pin(async move { dr.create_secondary(group, settings, &volumes).await })
     });
-    let busy = |refusal: crate::order::OrderRefusal| Refusal::new(refusal.to_string(), "try again");
     let limit = link.world.sleep(OFFER_WITHIN);
     match world::with_deadline(limit, made.map_err(busy)?).await {
         Some(made) => made.map_err(busy)?,

@@ -11,7 +11,12 @@ use super::{
     hosted_group::{Entry, GroupHosts, GroupOrder, HostedGroup},
     thread_channel::ThreadChannel,
 };
-use crate::{notice::NoticeSender, pool_thread::ServedPool};
+use crate::{
+    notice::NoticeSender,
+    order::{OrderRefusal, PendingOrder},
+    pool_thread::ServedPool,
+    site::handle::PoolHandle,
+};
 use array::{
     error::Error,
     format::{BLOCK_BYTES, EpochId, Fence, GroupId, Stamp, VolumeId},
@@ -388,6 +393,21 @@ impl PoolDrGroups {
         self.hosts.refresh();
         Ok(())
     }
+}
+
+/// Orders a change of a pool's groups, which its view shows at once.
+pub(crate) fn begin_change(
+    pool: &PoolHandle,
+    name: &'static str,
+    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<(), Refusal>> + Send + 'static,
+) -> Result<PendingOrder<Result<(), Refusal>>, OrderRefusal> {
+    pool.begin(name, move |served| {
+        Box::pin(async move {
+            let done = work(Rc::clone(&served.dr)).await;
+            served.show_changes();
+            done
+        })
+    })
 }
 
 fn refusal_of(name: &str, error: &Error) -> Refusal {

@@ -13,6 +13,7 @@ use crate::{
     dr::{
         group_view::{DrGroupView, DrRole},
         mode::DrMode,
+        pool_groups::{PoolDrGroups, begin_change},
         site_message::GroupOffer,
     },
     journal::tokens::CallerRole,
@@ -29,8 +30,9 @@ use replication::group_record::{GROUP_VOLUMES_MAX, GroupSettings};
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 use utoipa::ToSchema;
+use world::LocalFuture;
 
 const NAME_BYTES_MAX: usize = 128;
 /// Interval of looking whether a change is shown, and looks at most: 3 s.
@@ -68,6 +70,15 @@ pub struct FailoverBody {
     /// Of an unplanned one: whatever is lost.
     #[serde(default)]
     pub accept_any_loss: bool,
+}
+
+/// Has a pool change its groups.
+async fn change(
+    pool: &PoolHandle,
+    name: &'static str,
+    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<(), Refusal>> + Send + 'static,
+) -> Result<(), ApiProblem> {
+    Ok(begin_change(pool, name, work)?.await??)
 }
 
 /// Lists the DR groups of this site.
@@ -145,12 +156,8 @@ pub(super) async fn create(
     let offer = GroupOffer::new(group, (&name, mode), pool_there.as_ref().unwrap_or(&pool.name), &found);
     link.offer(site, offer).await?;
     let settings = GroupSettings { name, mode: checked, peer: site, volumes: ids };
-    order(&pool, "make DR group", move |served| {
-        Box::pin(async move {
-            let made = served.dr.create_primary(group, settings).await;
-            served.show_changes();
-            made.map_err(ApiProblem::from)
-        })
+    change(&pool, "make DR group", move |dr| {
+        Box::pin(async move { dr.create_primary(group, settings).await })
     })
     .await?;
     let row = shown(&api, &caller, group).await?;
@@ -227,14 +234,7 @@ pub(super) async fn delete(
         None if identity.may_be_done => return Ok(StatusCode::NO_CONTENT),
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
     };
-    order(&pool, "remove DR group", move |served| {
-        Box::pin(async move {
-            let removed = served.dr.remove(id).await;
-            served.show_changes();
-            removed.map_err(ApiProblem::from)
-        })
-    })
-    .await?;
+    change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -257,24 +257,12 @@ pub(super) async fn fail_over(
         }
         (true, _) => {
             check_loss(&api, &view, &body)?;
-            order(&pool, "promote DR group", move |served| {
-                Box::pin(async move {
-                    let promoted = served.dr.promote(id).await;
-                    served.show_changes();
-                    promoted.map_err(ApiProblem::from)
-                })
-            })
-            .await?;
+            change(&pool, "promote DR group", move |dr| Box::pin(async move { dr.promote(id).await }))
+                .await?;
         }
         (false, DrRole::Primary) => {
-            order(&pool, "hand DR group over", move |served| {
-                Box::pin(async move {
-                    let given = served.dr.hand_over(id).await;
-                    served.show_changes();
-                    given.map_err(ApiProblem::from)
-                })
-            })
-            .await?;
+            change(&pool, "hand DR group over", move |dr| Box::pin(async move { dr.hand_over(id).await }))
+                .await?;
         }
         (false, DrRole::Secondary) => link_of(&api)?.request_hand_over(view.peer, id).await?,
     }
@@ -345,13 +333,6 @@ pub(super) async fn give_way(
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
     let id = view.group;
-    order(&pool, "give way", move |served| {
-        Box::pin(async move {
-            let given = served.dr.give_way(id).await;
-            served.show_changes();
-            given.map_err(ApiProblem::from)
-        })
-    })
-    .await?;
+    change(&pool, "give way", move |dr| Box::pin(async move { dr.give_way(id).await })).await?;
     row(&api, &caller, &group).map(Json)
 }

@@ -99,7 +99,7 @@ impl PrimaryGroup {
             let session = self.session.borrow();
             (session.has().stamps()[0], session.confirmed().stamps()[0])
         };
-        // What was sent is on its way to the drives here.
+        // Records that were sent are on their way to the drives here.
         let is_quiet = self.sent.get() <= has && self.recorded.get() <= has;
         if is_quiet && confirmed < has && self.recorded.get() <= confirmed {
             // The peer lacks the stamps of cuts alone, which no record brings, but a pass does.

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_steady_backlog_does_not_keep_the_bound_from_moving() {
         let mut told = ToldAnswers::default();
-        // What is told is always 3 stamps above what is here.
+        // Answers are always 3 stamps above the content here.
         for second in 1..50 {
             told.note_told(at(second), Stamp(second + 3), Stamp(second));
             if second > 8 {

@@ -139,7 +139,7 @@ impl Sites {
                 fate => {
                     let site = &self.sites[fate as usize - 1];
                     site.crash(random);
-                    // What it had sent still arrives.
+                    // Its last frames still arrive.
                     self.pause(random).await;
                     self.cut();
                     site.start(self.mode, &self.ledger);
