@@ -127,7 +127,7 @@ fn a_run_ends_with_a_partial_report_when_it_has_written_what_it_may() {
 #[test]
 fn a_creation_that_was_cut_short_is_announced_with_what_is_left_to_write() {
     let bench = Bench::new();
-    let shape = ["prove", "--size", "4GiB", "--cache", "4MiB", "--duration", "1s", "--mailboxes", "1"];
+    let shape = ["prove", "--size", "1GiB", "--cache", "4MiB", "--duration", "1s", "--mailboxes", "1"];
     let with = |more: &[&'static str]| [&shape[..], &["--iops", "0.1"], more].concat();
     let mut command = bench.command(&with(&["--report", "result"]));
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
@@ -139,7 +139,7 @@ fn a_creation_that_was_cut_short_is_announced_with_what_is_left_to_write() {
     let said = bench.run(&with(&["--dry-run"]));
     assert!(said.stdout.contains(" of them are still to be made"), "{}", said.stdout);
     let made = fs::metadata(bench.path("spindle-data/sg1-db1.edb")).expect("a database").len();
-    let left_mb = ((4 << 30) - made) / 1_000_000;
+    let left_mb = ((1 << 30) - made) / 1_000_000;
     assert!(left_mb > 20, "{left_mb} MB are left");
     // What is left is written to the database and to the log.
     let allowed = format!("{}MB", left_mb * 3 / 2);
