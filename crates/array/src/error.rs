@@ -446,7 +446,7 @@ pub enum Error {
     #[error("the pool has stopped: {0}")]
     Stopped(String),
     /// The command was done here, and what it waited for elsewhere will not happen.
-    #[error("the command is not answered as done: the other site has the right to write")]
+    #[error("the command is not answered as done: the other site has the right, or may take it")]
     AnswerRefused,
 }
 

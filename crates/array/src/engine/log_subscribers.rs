@@ -19,6 +19,7 @@
 use super::{
     answer_holds::{AnswerHold, AnswerHolds},
     log_pins::LogPins,
+    read_gates::{ReadGate, ReadGates},
     shared::{Shared, State},
 };
 use crate::{
@@ -80,6 +81,7 @@ pub(crate) struct LogSubscribers {
     list: RefCell<Vec<(SubscriberNumber, Rc<dyn LogSubscriber>)>>,
     number_next: Cell<SubscriberNumber>,
     pub(super) holds: Rc<AnswerHolds>,
+    pub(super) read_gates: ReadGates,
     pub pins: Rc<LogPins>,
 }
 
@@ -96,6 +98,7 @@ impl Drop for LogSubscription {
         if let Some(shared) = self.shared.upgrade() {
             shared.subscribers.list.borrow_mut().retain(|(number, _)| *number != self.number);
             shared.subscribers.holds.end(self.number);
+            shared.subscribers.read_gates.end(self.number);
         }
     }
 }
@@ -150,6 +153,14 @@ impl LogSubscription {
     pub fn limit_holds(&self, volumes: impl IntoIterator<Item = VolumeId>) {
         if let Some(shared) = self.shared.upgrade() {
             shared.subscribers.holds.limit(self.number, volumes.into_iter().collect());
+        }
+    }
+
+    /// From now on, hosts get what they read of these volumes when the gate says so.
+    pub fn gate_reads(&self, volumes: impl IntoIterator<Item = VolumeId>, gate: &Rc<dyn ReadGate>) {
+        if let Some(shared) = self.shared.upgrade() {
+            let set = |volume| shared.subscribers.read_gates.set(volume, (self.number, Rc::clone(gate)));
+            volumes.into_iter().for_each(set);
         }
     }
 

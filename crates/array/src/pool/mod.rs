@@ -51,8 +51,8 @@ mod withholding;
 
 pub use crate::engine::{
     Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, FailureSetsStatus, LogPin,
-    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, SetStatus, StageCounts,
-    events, events::SnapshotRoom,
+    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, ReadGate, SetStatus,
+    StageCounts, events, events::SnapshotRoom,
 };
 pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;

@@ -141,6 +141,15 @@ impl Volume {
         released.map_err(|error| io_error(what, &error))
     }
 
+    /// Waits until its host may have what it read.
+    async fn wait_for_read_gate(&self, at: ByteOffset, length: u64) -> IoResult<()> {
+        let block_bytes = crate::format::BLOCK_BYTES as u64;
+        let first = at.0 / block_bytes;
+        let count = BlockCount((at.0 + length).div_ceil(block_bytes) - first);
+        let passed = self.host.shared.wait_for_read_gate(self.number, BlockIndex(first), count).await;
+        passed.map_err(|error| io_error("read", &error))
+    }
+
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
         self.check_writable().map_err(|error| io_error("discard", &error))?;
         check_range("discard", at, length, self.size_bytes())?;
@@ -200,7 +209,12 @@ impl BlockDevice for VolumeDevice {
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
         let volume = Rc::clone(&self.0);
         let world = volume.host.shared.world.clone();
-        Box::pin(world.spawn("volume read", async move { volume.read_range(at, into).await }))
+        Box::pin(world.spawn("volume read", async move {
+            let length: usize = into.iter().map(|buffer| buffer.len()).sum();
+            let read = volume.read_range(at, into).await?;
+            volume.wait_for_read_gate(at, length as u64).await?;
+            Ok(read)
+        }))
     }
 
     fn write(
