@@ -22,8 +22,14 @@ use array::{
 use std::{rc::Rc, time::Duration};
 use world::LocalFuture;
 
-/// Version of the record.
+/// Version of the record of a group without a witness.
 const VERSION: u16 = 1;
+/// Version of the record of a group with a witness.
+const VERSION_WITH_WITNESS: u16 = 2;
+/// Addresses of a witness.
+pub const WITNESS_ADDRESSES_MAX: usize = 8;
+/// Bytes of an address.
+const ADDRESS_BYTES_MAX: usize = 255;
 /// Bytes of a name.
 pub const GROUP_NAME_BYTES_MAX: usize = 128;
 /// Volumes of a group in one pool: as many as a record of its log can cut.
@@ -38,6 +44,30 @@ pub struct GroupSettings {
     pub peer: SiteId,
     /// Its volumes in this pool, each once.
     pub volumes: Vec<VolumeId>,
+    /// The other site takes over without a person.
+    pub auto: Option<AutoFailover>,
+}
+
+/// Failover without a person, by the leases of a witness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutoFailover {
+    /// Addresses of the witness, which are tried in this order: HOST or HOST:PORT.
+    pub witness: Vec<String>,
+}
+
+impl GroupSettings {
+    /// The rule that these settings break, if they break one.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        let auto = self.auto.as_ref()?;
+        let has_addresses = (1..=WITNESS_ADDRESSES_MAX).contains(&auto.witness.len());
+        let are_short = auto.witness.iter().all(|address| (1..=ADDRESS_BYTES_MAX).contains(&address.len()));
+        let is_sync = matches!(self.mode, ReplicationMode::Sync { is_failsafe: false, .. });
+        let rules = [
+            (has_addresses && are_short, "the addresses of the witness"),
+            (is_sync, "a witness of a group that is not in sync, or refuses writes without its peer"),
+        ];
+        rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what))
+    }
 }
 
 /// A group, as a pool keeps it.
@@ -51,7 +81,9 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error("the record has version {0}, and this program knows {VERSION}: use a newer one")]
+    #[error(
+        "the record has version {0}, and this program knows up to {VERSION_WITH_WITNESS}: use a newer one"
+    )]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -71,8 +103,15 @@ impl GroupRecord {
         settings.volumes.iter().for_each(|volume| {
             writer.bytes(&volume.0);
         });
-        writer.u16(VERSION).bytes(&group.0).bytes(&settings.peer.0).text(&settings.name);
+        writer.u16(if settings.auto.is_some() { VERSION_WITH_WITNESS } else { VERSION });
+        writer.bytes(&group.0).bytes(&settings.peer.0).text(&settings.name);
         write_mode(writer, settings.mode);
+        if let Some(auto) = &settings.auto {
+            writer.u8(auto.witness.len() as u8);
+            for address in &auto.witness {
+                writer.text(address);
+            }
+        }
         writer.u8((state.role == SiteRole::Primary).into()).u64(state.fence.0).u8(state.is_alone.into());
         writer.u64(state.told.0).u8(state.forked_at.is_some().into());
         writer.u64(state.forked_at.unwrap_or_default().0).u8(state.unfinished.is_some().into());
@@ -92,14 +131,16 @@ impl GroupRecord {
         let mut reader = BodyReader::new(bytes);
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
-        match reader.u16()? {
-            VERSION => {}
+        let has_witness = match reader.u16()? {
+            VERSION => false,
+            VERSION_WITH_WITNESS => true,
             other => return Err(GroupRecordError::Version(other)),
-        }
+        };
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
         let name = reader.text(GROUP_NAME_BYTES_MAX)?;
         let mode = read_mode(&mut reader)?;
-        let settings = GroupSettings { name, mode, peer, volumes };
+        let auto = if has_witness { Some(read_auto(&mut reader)?) } else { None };
+        let settings = GroupSettings { name, mode, peer, volumes, auto };
         let role = if reader.flag()? { SiteRole::Primary } else { SiteRole::Secondary };
         let (fence, is_alone, told) = (Fence(reader.u64()?), reader.flag()?, Stamp(reader.u64()?));
         let (is_forked, fork) = (reader.flag()?, Stamp(reader.u64()?));
@@ -137,8 +178,15 @@ impl GroupRecord {
             (state.role == SiteRole::Secondary || parts.is_some(), "a primary without a history"),
             (state.unfinished.as_ref().is_none_or(of_pass), "an unfinished pass"),
         ];
-        rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what))
+        let broken = rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what));
+        broken.or_else(|| settings.contradiction())
     }
+}
+
+fn read_auto(reader: &mut BodyReader<'_>) -> Result<AutoFailover, FrameError> {
+    let count = reader.u8()?;
+    let witness = (0..count).map(|_| reader.text(ADDRESS_BYTES_MAX)).collect::<Result<_, _>>()?;
+    Ok(AutoFailover { witness })
 }
 
 fn write_mode(writer: &mut BodyWriter, mode: ReplicationMode) {

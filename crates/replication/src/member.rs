@@ -4,13 +4,18 @@ use crate::{
     connect::SiteRole,
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
+    witness::keeper::LeaseKeeper,
 };
 use array::{
     error::Result,
     format::{EpochId, Fence, GroupId, SnapshotId, Stamp, VolumeId},
     pool::{Pool, VolumeKey},
 };
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+};
 
 pub struct GroupMember {
     pub(crate) pool: Rc<Pool>,
@@ -20,6 +25,8 @@ pub struct GroupMember {
     state: RefCell<GroupState>,
     /// Held while a change becomes stable: two at one time would each record a state without the other.
     changing: tokio::sync::Mutex<()>,
+    /// Of a group with a witness.
+    keeper: OnceCell<Rc<LeaseKeeper>>,
 }
 
 impl GroupMember {
@@ -31,7 +38,22 @@ impl GroupMember {
         let one_part = state.lineage.as_ref().is_none_or(|lineage| lineage.parts() == 1);
         assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
-        Rc::new(Self { pool, group, volumes, records, state, changing: tokio::sync::Mutex::default() })
+        let (changing, keeper) = (tokio::sync::Mutex::default(), OnceCell::new());
+        Rc::new(Self { pool, group, volumes, records, state, changing, keeper })
+    }
+
+    /// Gives the group a witness, before its flows begin.
+    ///
+    /// # Panics
+    ///
+    /// If it has one.
+    pub fn use_witness(&self, keeper: Rc<LeaseKeeper>) {
+        assert!(self.keeper.set(keeper).is_ok(), "a group has one witness");
+    }
+
+    /// The right that the witness gives; `None` without a witness.
+    pub fn keeper(&self) -> Option<Rc<LeaseKeeper>> {
+        self.keeper.get().cloned()
     }
 
     pub fn pool(&self) -> &Rc<Pool> {

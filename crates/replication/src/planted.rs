@@ -25,6 +25,14 @@ pub enum ReplicationBug {
     TakenOverWithLess,
     /// A side keeps an epoch in which it wrote nothing when it gives up its right.
     EmptyEpochKept,
+    /// Reads are answered without a look at the lease.
+    ReadWithoutRight,
+    /// Reads return what the peer has not confirmed.
+    UnconfirmedRead,
+    /// A side goes on alone before the witness knows.
+    AloneUnknownToWitness,
+    /// The secondary asks for the right although it has promised not to.
+    PromiseBroken,
 }
 
 impl ReplicationBug {
@@ -37,6 +45,10 @@ impl ReplicationBug {
         Self::LogNotRead,
         Self::PartTakenForAll,
     ];
+
+    /// Bugs of groups with a witness.
+    pub const OF_TAKEOVERS: [Self; 4] =
+        [Self::ReadWithoutRight, Self::UnconfirmedRead, Self::AloneUnknownToWitness, Self::PromiseBroken];
 
     /// Bugs of planned failovers that crashes show.
     pub const OF_HAND_OVERS: [Self; 2] = [Self::HandOverSentFirst, Self::HandedOverUnconfirmed];

@@ -307,6 +307,8 @@ impl BodyCodec for CutFrame {
 /// The primary's word on its state, from which the secondary says what a disaster would cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordFrame {
+    /// Counted up from 1 by the primary.
+    pub number: u64,
     /// Time of day at the primary.
     pub said_at: WallNanoseconds,
     pub told: GroupCut,
@@ -320,7 +322,12 @@ pub struct WordFrame {
 
 impl BodyCodec for WordFrame {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
-        writer.u64(self.said_at.0).cut(&self.told).u64(self.unconfirmed_bytes).u64(self.unconfirmed_ms);
+        writer
+            .u64(self.number)
+            .u64(self.said_at.0)
+            .cut(&self.told)
+            .u64(self.unconfirmed_bytes)
+            .u64(self.unconfirmed_ms);
         writer.u8(self.is_in_sync.into());
         Vec::new()
     }
@@ -328,6 +335,7 @@ impl BodyCodec for WordFrame {
     fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
         without_blocks(&blocks);
         Ok(Self {
+            number: reader.u64()?,
             said_at: WallNanoseconds(reader.u64()?),
             told: reader.cut()?,
             unconfirmed_bytes: reader.u64()?,
@@ -345,17 +353,25 @@ pub struct ConfirmationFrame {
     pub shown: u64,
     /// Bytes of ordered frames that the primary may send on this channel since it was attached.
     pub window_end: u64,
+    /// Number of the last word that it heard on this channel; 0 before the first. It does not take over before a lease has
+    /// passed since it heard that.
+    pub heard: u64,
 }
 
 impl BodyCodec for ConfirmationFrame {
     fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
-        writer.cut(&self.confirmed).u64(self.shown).u64(self.window_end);
+        writer.cut(&self.confirmed).u64(self.shown).u64(self.window_end).u64(self.heard);
         Vec::new()
     }
 
     fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
         without_blocks(&blocks);
-        Ok(Self { confirmed: reader.cut()?, shown: reader.u64()?, window_end: reader.u64()? })
+        Ok(Self {
+            confirmed: reader.cut()?,
+            shown: reader.u64()?,
+            window_end: reader.u64()?,
+            heard: reader.u64()?,
+        })
     }
 }
 

@@ -83,6 +83,7 @@ impl PrimaryGroup {
             Err(end) => end,
         };
         self.outbox.borrow_mut().close();
+        self.promise.end_channel();
         self.session.borrow_mut().note_disconnected(self.world.now());
         self.changed.notify_waiters();
         end
@@ -198,9 +199,19 @@ impl PrimaryGroup {
         expected: (&Agreement, &WantedBlocks),
     ) -> PrimaryEnd {
         let received = pin!(self.receive_all(channel, expected));
-        match select(received, pin!(self.send_words(channel))).await {
+        let beside = async {
+            if let Either::Left((never, _)) =
+                select(pin!(self.send_words(channel)), pin!(self.until_fenced())).await
+            {
+                match never {}
+            }
+        };
+        match select(received, pin!(beside)).await {
             Either::Left((end, _)) => end,
-            Either::Right((never, _)) => match never {},
+            Either::Right(((), _)) => {
+                let why = "the witness gave the right to the other site: both compare again";
+                PrimaryEnd::Channel(ChannelEnd::Lost(why.to_owned()))
+            }
         }
     }
 
@@ -257,6 +268,7 @@ impl PrimaryGroup {
             return Err(format!("a confirmation of {} parts, and the group has 1", confirmed.parts()));
         }
         self.session.borrow_mut().note_confirmed(confirmed, self.world.now());
+        self.promise.note_heard(confirmation.heard);
         self.release();
         let tail = self.tail();
         if let Some((stamp, position)) = self.taken.borrow_mut().behind(confirmed.stamps()[0]) {

@@ -123,6 +123,7 @@ impl PrimaryGroup {
         channel: &impl FrameChannel,
         received: Pin<&mut impl Future<Output = PrimaryEnd>>,
     ) -> PrimaryEnd {
+        self.release_right().await;
         let cut = self.session.borrow().has().clone();
         let frame = HandOverFrame { cut, fence: Fence(self.member.fence().0 + 1) };
         let mut sent = Ok(());

@@ -14,12 +14,16 @@
 mod connection;
 mod hand_over;
 mod passes;
+mod right;
 mod stream;
+mod unconfirmed_blocks;
 mod words;
 
 pub use connection::PrimaryEnd;
 pub use hand_over::HandOverError;
 use hand_over::RoleRecord;
+use right::{GroupReads, PeerPromise, keep_right};
+use unconfirmed_blocks::UnconfirmedBlocks;
 
 use crate::{
     connect::SiteRole,
@@ -35,7 +39,7 @@ use crate::{
 use array::{
     error::Error,
     format::Stamp,
-    pool::{AnswerHold, DeliveredRecord, LogPin, LogSubscriber, LogSubscription},
+    pool::{AnswerHold, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, ReadGate},
 };
 use futures_util::future::{Either, select};
 use std::{
@@ -74,6 +78,8 @@ pub struct PrimaryGroup {
     /// The highest stamp of a record that was taken. What is above it in `has` is of cuts.
     recorded: Cell<Stamp>,
     role_record: Cell<RoleRecord>,
+    promise: PeerPromise,
+    unconfirmed: RefCell<UnconfirmedBlocks>,
 }
 
 /// The part of the log that may still be sent.
@@ -105,7 +111,10 @@ impl PrimaryGroup {
         member.pool.raise_stamps(lineage.current().spans[0].start);
         let returns = returns || state.unfinished.is_some();
         let cut = GroupCut::new(vec![has]);
-        let session = GroupSession::new(mode, cut, (state.is_alone, returns), world.now());
+        let mut session = GroupSession::new(mode, cut, (state.is_alone, returns), world.now());
+        if member.keeper().is_some() {
+            session.use_witness();
+        }
         let volumes = || member.volumes.iter().copied();
         let group = Rc::new(Self {
             world: world.clone(),
@@ -122,15 +131,22 @@ impl PrimaryGroup {
             is_in_doubt: Cell::new(returns),
             recorded: Cell::new(Stamp(0)),
             role_record: Cell::default(),
+            promise: PeerPromise::default(),
+            unconfirmed: RefCell::default(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
         subscription.limit_holds(volumes());
+        let reads = Rc::new(GroupReads(Rc::downgrade(&group))) as Rc<dyn ReadGate>;
+        subscription.gate_reads(volumes(), &reads);
         let pin = RefCell::new(new_pin(&subscription));
         let subscription = RefCell::new(Some(subscription));
         let tail = PinnedTail { subscription, pin, above: Cell::new(has) };
         assert!(group.tail.set(tail).is_ok(), "it is set once");
         drop(world.spawn("tending of a group", tend(Rc::downgrade(&group))));
+        if let Some(keeper) = member.keeper() {
+            drop(world.spawn("right of a group", keep_right(Rc::downgrade(&group), keeper)));
+        }
         group
     }
 
@@ -168,6 +184,15 @@ impl PrimaryGroup {
         self.member.is_in_pass()
     }
 
+    fn has_ended(&self) -> bool {
+        self.tail().subscription.borrow().is_none()
+    }
+
+    /// This side gives its right to the peer, or has given it.
+    fn is_giving_right(&self) -> bool {
+        self.role_record.get() != RoleRecord::NotBegun
+    }
+
     fn tail(&self) -> &PinnedTail {
         self.tail.get().expect("it is set at the beginning")
     }
@@ -184,6 +209,7 @@ impl PrimaryGroup {
             false => cut.stamps()[0],
         };
         self.held.borrow_mut().release(answered);
+        self.unconfirmed.borrow_mut().release(answered);
         self.changed.notify_waiters();
     }
 
@@ -195,12 +221,23 @@ impl PrimaryGroup {
         for demand in demands {
             match demand {
                 SessionDemand::RecordAlone => {
+                    // The witness first: what is recorded here as alone is so there, too.
+                    if let Some(keeper) = self.member.keeper()
+                        && !planted::is(ReplicationBug::AloneUnknownToWitness)
+                        && keeper.record_alone().await.is_err()
+                    {
+                        continue;
+                    }
                     self.member.change(|state| state.is_alone = true).await?;
                     self.session.borrow_mut().note_alone_recorded();
                 }
                 SessionDemand::RecordSync => {
                     self.member.change(|state| state.is_alone = false).await?;
                     self.session.borrow_mut().note_sync_recorded();
+                    if let Some(keeper) = self.member.keeper() {
+                        // If it does not hear it, it hears it with a renewal.
+                        let _ = keeper.record_sync().await;
+                    }
                 }
                 SessionDemand::Connect | SessionDemand::RunPass => {}
             }
@@ -272,6 +309,7 @@ impl PrimaryGroup {
         if let Some((stamp, _)) = changes.last() {
             self.recorded.set(*stamp);
             self.held.borrow_mut().hold(*stamp, hold);
+            self.unconfirmed.borrow_mut().add(&changes);
         }
         self.bytes.update(|bytes| bytes + changes.iter().map(|(_, change)| bytes_of(change)).sum::<u64>());
         let goes_on = goes_on(record, &self.member.volumes);

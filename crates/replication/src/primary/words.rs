@@ -14,11 +14,12 @@ use std::{convert::Infallible, pin::pin, time::Duration};
 const WORD_EVERY: Duration = Duration::from_secs(1);
 
 impl PrimaryGroup {
-    /// The state of the group now, for its secondary.
+    /// The state of the group now, for its secondary. The number is that of the last word that was sent.
     pub fn word(&self) -> WordFrame {
         let session = self.session.borrow();
         let exposure = session.exposure(self.world.now());
         WordFrame {
+            number: self.promise.last_word(),
             said_at: WallNanoseconds::of(self.world.wall()),
             told: session.told().clone(),
             unconfirmed_bytes: exposure.bytes,
@@ -31,7 +32,9 @@ impl PrimaryGroup {
     /// on alone.
     pub(super) async fn send_words(&self, channel: &impl FrameChannel) -> Infallible {
         loop {
+            let number = self.promise.begin_word(self.world.now());
             let word = self.word();
+            assert_eq!(word.number, number, "words are numbered as they are sent");
             let (is_in_sync, next) = (word.is_in_sync, self.world.now() + WORD_EVERY);
             if channel.send(FrameBody::Word(word)).await.is_err() {
                 // The receiver notices the end of the channel when it has taken what came before.

@@ -11,7 +11,8 @@ use crate::{
     planted::{self, ReplicationBug},
 };
 use array::format::{EpochId, SnapshotId, Stamp};
-use std::{collections::BTreeMap, convert::Infallible};
+use futures_util::future::{Either, select};
+use std::{collections::BTreeMap, convert::Infallible, pin::pin};
 
 /// Ranges of one frame at most.
 const RANGES_AT_ONCE: usize = 4096;
@@ -19,13 +20,16 @@ const RANGES_AT_ONCE: usize = 4096;
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
-        match self.follow(channel).await {
-            Ok(never) => match never {},
-            Err(end) => end,
+        match select(pin!(self.follow(channel)), pin!(self.give_back_right())).await {
+            Either::Left((Err(end), _)) => end,
+            Either::Left((Ok(never), _)) | Either::Right((never, _)) => match never {},
         }
     }
 
     async fn follow(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        // Words of this channel have their own numbers.
+        self.heard.set(0);
+        self.is_taking_over.set(false);
         let agreement = agree(channel, &self.introduction()).await?;
         let fence = agreement.theirs.fence;
         if fence > self.member.fence() {
@@ -52,7 +56,9 @@ impl SecondaryGroup {
                     let mut answers = self.told_answers.get();
                     answers.note_sync(word.is_in_sync && self.is_of_history.get());
                     self.told_answers.set(answers);
+                    let number = word.number;
                     *self.word.borrow_mut() = Some(word);
+                    self.promise(channel, number).await?;
                     Ok(())
                 }
                 FrameBody::HandOver(frame) => return Err(self.take_over(channel, frame, &agreement).await),

@@ -12,6 +12,7 @@ mod apply;
 mod following;
 mod forks;
 mod loss_bound;
+mod right;
 mod take_over;
 
 pub use loss_bound::LossBound;
@@ -36,7 +37,7 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
-use world::World;
+use world::{Moment, World};
 
 /// End of a connection of a secondary.
 #[derive(Debug)]
@@ -81,6 +82,12 @@ pub struct SecondaryGroup {
     told_answers: Cell<ToldAnswers>,
     /// Its content is of the history that the primary leads: both have the same stamps.
     is_of_history: Cell<bool>,
+    /// The last word of the channel that runs.
+    heard: Cell<u64>,
+    /// This side does not take over without a person before this moment.
+    promised_until: Cell<Option<Moment>>,
+    /// The primary hands the group over.
+    is_taking_over: Cell<bool>,
 }
 
 impl SecondaryGroup {
@@ -103,6 +110,10 @@ impl SecondaryGroup {
             word: RefCell::new(None),
             told_answers: Cell::default(),
             is_of_history: Cell::new(false),
+            heard: Cell::new(0),
+            // What this side promised before a restart is not known.
+            promised_until: Cell::new(member.keeper().map(|keeper| world.now() + keeper.span())),
+            is_taking_over: Cell::new(false),
         }
     }
 
@@ -204,7 +215,8 @@ impl SecondaryGroup {
         let mut answers = self.told_answers.get();
         answers.note_has(self.whole());
         self.told_answers.set(answers);
-        let confirmation = ConfirmationFrame { confirmed, shown: 0, window_end: 0 };
+        let heard = self.heard.get();
+        let confirmation = ConfirmationFrame { confirmed, shown: 0, window_end: 0, heard };
         channel.send(crate::frame::FrameBody::Confirmation(confirmation)).await
     }
 }

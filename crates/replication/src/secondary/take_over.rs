@@ -22,6 +22,7 @@ impl SecondaryGroup {
         if let Err(text) = self.check_hand_over(&frame, agreement) {
             return refuse(channel, RefusalCode::Frame, text).await.into();
         }
+        self.take_given_right().await;
         // Hosts are answered here only what the other side confirmed, unless it stays away for longer than the hold: so
         // it goes on in sync.
         let state = match self.become_primary(self.new_epoch(frame.fence), frame.fence, false).await {

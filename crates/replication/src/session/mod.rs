@@ -29,6 +29,8 @@ use world::Moment;
 const LAST_PASS: Duration = Duration::from_secs(1);
 /// A group is in sync again once the oldest unconfirmed write is younger: hosts then wait so long, once.
 const CLOSE: Duration = Duration::from_millis(10);
+/// Time for the witness to learn that a group goes on alone, after its hold: then writes are refused.
+const RECORD_WITHIN: Duration = Duration::from_secs(3);
 /// Passes in a row that did not halve what remains, after which a group is behind.
 const SLOW_PASSES: u32 = 2;
 
@@ -144,6 +146,12 @@ pub struct GroupSession {
     state: SessionState,
     standing: SyncStanding,
     has_compared: bool,
+    /// A witness has to know that the group goes on alone before it does.
+    has_witness: bool,
+    /// The witness gave the right to another site.
+    is_fenced: bool,
+    /// Since then the group waits for the record that it is alone.
+    alone_wanted_since: Option<Moment>,
     has: GroupCut,
     confirmed: GroupCut,
     told: GroupCut,
@@ -166,6 +174,9 @@ impl GroupSession {
             state: SessionState::Connecting(now),
             standing,
             has_compared: !returns,
+            has_witness: false,
+            is_fenced: false,
+            alone_wanted_since: None,
             confirmed: GroupCut::zero(has.parts()),
             told: has.clone(),
             backlog: Backlog::new(has.parts()),
@@ -178,8 +189,42 @@ impl GroupSession {
         }
     }
 
+    /// A witness has to know that the group goes on alone before it does.
+    pub fn use_witness(&mut self) {
+        self.has_witness = true;
+    }
+
+    pub fn mode(&self) -> ReplicationMode {
+        self.mode
+    }
+
     pub fn state(&self) -> SessionState {
         self.state
+    }
+
+    /// True while hosts are answered without the peer, and that is recorded.
+    pub fn is_alone(&self) -> bool {
+        self.standing == SyncStanding::Alone
+    }
+
+    /// The witness gave the right to another site: nothing is answered before both sites have compared.
+    pub fn note_right_lost(&mut self, now: Moment) {
+        self.note_disconnected(now);
+        self.is_fenced = true;
+        self.has_compared = false;
+    }
+
+    /// True until a comparison shows that this side is primary all the same.
+    pub fn is_fenced(&self) -> bool {
+        self.is_fenced
+    }
+
+    /// A person says that the other site is off: this one answers without it from now on. The record that it is alone is
+    /// stable.
+    pub fn go_on_without_peer(&mut self) {
+        self.standing = SyncStanding::Alone;
+        self.has_compared = true;
+        self.alone_wanted_since = None;
     }
 
     /// Everything that is stable here.
@@ -215,6 +260,7 @@ impl GroupSession {
         match self.state {
             SessionState::StoodDown | SessionState::Fetching => return AnswerRule::Refuse,
             SessionState::Refused(ConnectFinding::TwoPrimaries) => return AnswerRule::Refuse,
+            _ if self.is_fenced => return AnswerRule::Refuse,
             _ if !self.has_compared => return AnswerRule::Wait,
             _ => {}
         }
@@ -225,6 +271,7 @@ impl GroupSession {
                 SyncStanding::Alone => AnswerRule::AtOnce,
                 SyncStanding::RecordingSync => AnswerRule::Confirmed,
                 _ if is_failsafe && self.is_held_longer(hold, now) => AnswerRule::Refuse,
+                SyncStanding::RecordingAlone if self.is_record_late(hold, now) => AnswerRule::Refuse,
                 // Writes that the peer confirmed before the line was lost may still be answered.
                 SyncStanding::InSync | SyncStanding::RecordingAlone => AnswerRule::Confirmed,
             },
@@ -302,6 +349,10 @@ impl GroupSession {
         {
             self.standing = SyncStanding::RecordingAlone;
         }
+        match self.standing {
+            SyncStanding::RecordingAlone => drop(self.alone_wanted_since.get_or_insert(now)),
+            _ => self.alone_wanted_since = None,
+        }
         self.check_bound(now);
     }
 
@@ -365,8 +416,8 @@ impl GroupSession {
         if state == SessionState::Fetching || outcome.finding == ConnectFinding::TwoPrimaries {
             // Although it served before: only the next comparison shows that it has every answered write.
             self.has_compared = false;
-        } else {
-            self.has_compared |= serves;
+        } else if serves {
+            (self.has_compared, self.is_fenced) = (true, false);
         }
         if state == SessionState::Streaming {
             if let Some(common) = &outcome.common {
@@ -515,6 +566,16 @@ impl GroupSession {
         if self.standing == SyncStanding::RecordingSync {
             self.standing = SyncStanding::RecordingAlone;
         }
+    }
+
+    /// The witness does not learn that the group goes on alone, and hosts wait for that, or for the hold that came before.
+    fn is_record_late(&self, hold: Duration, now: Moment) -> bool {
+        let within = match self.state {
+            SessionState::Streaming => return false,
+            SessionState::Connecting(_) => RECORD_WITHIN,
+            _ => hold + RECORD_WITHIN,
+        };
+        self.has_witness && self.alone_wanted_since.is_some_and(|since| now.since(since) >= within)
     }
 
     fn is_held_longer(&self, hold: Duration, now: Moment) -> bool {

@@ -8,7 +8,8 @@
 //!    then alone from the beginning.
 //! 4. A request that was delayed takes no right away and frees nobody: an acquisition and a release name a
 //!    fence that the next acquisition ends, the end of *alone* names a revision that the next *alone* ends.
-//! 5. A site whose history does not end in one of the group's last two epochs does not become holder in sync.
+//! 5. A site whose history does not end in one of the group's last two epochs does not become holder in sync, unless
+//!    the holder in sync gave it the right.
 
 use super::lease::{LeaseFence, LeaseSpan};
 use array::format::{EpochId, GroupId, SiteId};
@@ -218,7 +219,8 @@ impl WitnessGroup {
         if may_be_held && !is_reserved_here {
             return Err(WitnessRefusal::Held);
         }
-        if by_person || self.fence == LeaseFence(0) {
+        // A holder in sync that gave its right to this site knows what it has.
+        if by_person || is_reserved_here || self.fence == LeaseFence(0) {
             return Ok(());
         }
         if self.condition != WitnessCondition::InSync {

@@ -115,6 +115,7 @@ pub fn examples() -> Vec<Frame> {
         expected_bytes: 1 << 30,
     };
     let word = WordFrame {
+        number: 12,
         said_at: WallNanoseconds(5),
         told: cut([900, 39]),
         unconfirmed_bytes: 4096,
@@ -125,7 +126,8 @@ pub fn examples() -> Vec<Frame> {
     let hello =
         HelloFrame { versions, site, session, connection: 1, connections: 4, is_joining: true, program };
     let refusal = RefusalFrame { code: RefusalCode::Unrelated, text: "no common epoch".to_owned() };
-    let confirmation = ConfirmationFrame { confirmed: cut([900, 40]), shown: 6, window_end: 1 << 26 };
+    let confirmation =
+        ConfirmationFrame { confirmed: cut([900, 40]), shown: 6, window_end: 1 << 26, heard: 11 };
     let ranges_frame = PassRangesFrame {
         volume,
         state: RangeState::Mapped,

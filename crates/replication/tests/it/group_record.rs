@@ -5,7 +5,7 @@ use expect_test::expect;
 use replication::{
     connect::{SiteRole, UnfinishedPass},
     cut::GroupCut,
-    group_record::{GroupRecord, GroupRecordError, GroupSettings},
+    group_record::{AutoFailover, GroupRecord, GroupRecordError, GroupSettings},
     group_state::GroupState,
     lineage::Lineage,
     session::{BoundPolicy, ReplicationMode},
@@ -35,9 +35,13 @@ fn record(random: &mut Random) -> GroupRecord {
     let is_primary = random.percent(50.0);
     let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
     let unfinished = random.percent(30.0).then(|| UnfinishedPass { since: cut(7), until: cut(9) });
+    let may_be_auto = matches!(mode, ReplicationMode::Sync { is_failsafe: false, .. });
+    let addresses = (0..1 + random.below(8)).map(|number| format!("192.0.2.{number}:7790"));
+    let auto = (may_be_auto && random.percent(50.0)).then(|| AutoFailover { witness: addresses.collect() });
+    let name = "Postfächer".to_owned();
     GroupRecord {
         group: GroupId([9; 16]),
-        settings: GroupSettings { name: "Postfächer".to_owned(), mode, peer: SiteId([5; 16]), volumes },
+        settings: GroupSettings { name, mode, peer: SiteId([5; 16]), volumes, auto },
         state: GroupState {
             role: if is_primary { SiteRole::Primary } else { SiteRole::Secondary },
             fence: Fence(random.below(1 << 50)),
@@ -103,6 +107,11 @@ fn contradictions_are_refused() {
             let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
             record.state.unfinished = Some(UnfinishedPass { since: cut(9), until: cut(7) });
         }),
+        refused(&|record| record.settings.auto = Some(AutoFailover { witness: Vec::new() })),
+        refused(&|record| {
+            record.settings.mode = ReplicationMode::Periodic { every: Duration::from_secs(60) };
+            record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
+        }),
     ];
     let words = all.map(|refused| refused.rsplit_once(": ").unwrap().1.to_owned());
     expect![[r#"
@@ -114,24 +123,27 @@ fn contradictions_are_refused() {
             "a primary without a history has a value that is not allowed",
             "the number of parts has a value that is not allowed",
             "an unfinished pass has a value that is not allowed",
+            "the addresses of the witness has a value that is not allowed",
+            "a witness of a group that is not in sync, or refuses writes without its peer has a value that is not allowed",
         ]
     "#]]
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
-    newer[2 + 16 * valid.settings.volumes.len()] = 2;
-    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(2))));
+    newer[2 + 16 * valid.settings.volumes.len()] = 3;
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(3))));
 }
 
 #[test]
-fn a_record_of_version_1_is_read() {
+fn records_of_versions_1_and_2_keep_their_bytes() {
     let lineage = Lineage::new(EpochId([0xe; 16]), 1);
-    let record = GroupRecord {
+    let mut record = GroupRecord {
         group: GroupId([7; 16]),
         settings: GroupSettings {
             name: "sg1".to_owned(),
             mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
             peer: SiteId([5; 16]),
             volumes: vec![VolumeId([b'a'; 16])],
+            auto: None,
         },
         state: GroupState {
             role: SiteRole::Primary,
@@ -143,6 +155,12 @@ fn a_record_of_version_1_is_read() {
             forked_at: None,
         },
     };
-    let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
-    expect!["0100616161616161616161616161616161610100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e030000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex);
+    expect!["0100616161616161616161616161616161610100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e030000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
+    record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
+    expect![[""]].assert_eq(&hex_of(&record));
+}
+
+fn hex_of(record: &GroupRecord) -> String {
+    assert_eq!(&GroupRecord::decode(&record.encode()).unwrap(), record);
+    record.encode().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -270,6 +270,7 @@ fn a_channel_that_nobody_takes_from_holds_up_no_other_and_uses_bounded_memory() 
 
 fn word(said_at: u64) -> FrameBody {
     FrameBody::Word(WordFrame {
+        number: 1,
         said_at: WallNanoseconds(said_at),
         told: GroupCut::new(vec![Stamp(1)]),
         unconfirmed_bytes: 0,

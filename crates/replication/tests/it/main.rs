@@ -17,4 +17,6 @@ mod session;
 mod sites;
 mod streams;
 mod values;
+mod watched_lives;
+mod watched_sites;
 mod witness;

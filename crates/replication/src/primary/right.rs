@@ -1,0 +1,229 @@
+//! The right of a primary to answer hosts, if its group has a witness: by a lease of the witness, or by a promise of the
+//! secondary; and reads of hosts, which must not return what a failover may take back.
+//!
+//! Invariants:
+//!
+//! 1. In sync, no read is answered later than a lease or a promise permits. A process that was paused looks again before
+//!    it answers.
+//! 2. The secondary promises not to take over before a lease has passed since it heard a word. The primary counts from
+//!    the moment before it sent that word, and stops earlier by the drift allowance.
+//! 3. In sync, no read returns a block of a write that the peer has not confirmed.
+
+use super::PrimaryGroup;
+use crate::{
+    planted::{self, ReplicationBug},
+    session::{AnswerRule, ReplicationMode},
+    witness::{
+        group::WitnessRefusal,
+        keeper::{KeeperError, LeaseKeeper},
+        lease::LeaseSpan,
+    },
+};
+use array::{
+    error::Error,
+    format::{BlockCount, BlockIndex, VolumeId},
+    pool::ReadGate,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+use world::{LocalFuture, Moment, with_deadline};
+
+/// Words whose answers may still come.
+const WORDS_KEPT: usize = 8;
+/// Parts of a lease after which it is renewed.
+const RENEWALS: u32 = 4;
+/// Time for the witness to learn that this side gives its right away.
+const RELEASE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Promises of the secondary.
+#[derive(Debug, Default)]
+pub(super) struct PeerPromise {
+    last: Cell<u64>,
+    /// Words by number, with the moments before they were sent.
+    words: RefCell<VecDeque<(u64, Moment)>>,
+    until: Cell<Option<Moment>>,
+}
+
+impl PeerPromise {
+    /// Number of a word that is sent now.
+    pub fn begin_word(&self, now: Moment) -> u64 {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        let mut words = self.words.borrow_mut();
+        words.push_back((number, now));
+        if words.len() > WORDS_KEPT {
+            words.pop_front();
+        }
+        number
+    }
+
+    pub fn last_word(&self) -> u64 {
+        self.last.get()
+    }
+
+    /// The secondary has heard a word of this channel.
+    pub fn note_heard(&self, number: u64) {
+        let sent = self.words.borrow().iter().find(|(known, _)| *known == number).map(|(_, sent)| *sent);
+        self.until.set(self.until.get().max(sent.map(|sent| sent + LeaseSpan::DEFAULT.at_holder())));
+    }
+
+    /// Words of the next channel are others. What was promised stays.
+    pub fn end_channel(&self) {
+        self.words.borrow_mut().clear();
+    }
+
+    fn holds(&self, now: Moment) -> bool {
+        self.until.get().is_some_and(|until| now < until)
+    }
+}
+
+impl PrimaryGroup {
+    /// True if reads may be answered at `now`, whatever they read.
+    fn has_right(&self, now: Moment) -> bool {
+        let Some(keeper) = self.member.keeper().filter(|_| !planted::is(ReplicationBug::ReadWithoutRight))
+        else {
+            return true;
+        };
+        let session = self.session.borrow();
+        // Nobody takes over from a side that is recorded as alone, unless a person says so.
+        let is_sync = matches!(session.mode(), ReplicationMode::Sync { .. });
+        !is_sync || session.is_alone() || keeper.may_answer(now) || self.promise.holds(now)
+    }
+
+    /// True if a read of these blocks returns nothing that a failover may take back.
+    fn is_confirmed(&self, volume: VolumeId, first: BlockIndex, count: BlockCount) -> bool {
+        let session = self.session.borrow();
+        let is_sync = matches!(session.mode(), ReplicationMode::Sync { .. });
+        let is_planted = planted::is(ReplicationBug::UnconfirmedRead);
+        !is_sync
+            || is_planted
+            || session.is_alone()
+            || !self.unconfirmed.borrow().covers(volume, first, count)
+    }
+
+    async fn wait_for_read(
+        &self,
+        volume: VolumeId,
+        first: BlockIndex,
+        count: BlockCount,
+    ) -> Result<(), Error> {
+        loop {
+            let changed = self.changed.notified();
+            if self.has_ended() {
+                return Err(Error::AnswerRefused);
+            }
+            if self.has_right(self.world.now()) && self.is_confirmed(volume, first, count) {
+                return Ok(());
+            }
+            if self.session.borrow().rule(self.world.now()) == AnswerRule::Refuse {
+                return Err(Error::AnswerRefused);
+            }
+            // The right comes back without a sign, too.
+            with_deadline(self.world.sleep(super::LOOK_EVERY), changed).await;
+        }
+    }
+}
+
+/// The gate of reads of a group's volumes.
+pub(super) struct GroupReads(pub Weak<PrimaryGroup>);
+
+impl ReadGate for GroupReads {
+    fn pass(
+        &self,
+        volume: VolumeId,
+        first: BlockIndex,
+        count: BlockCount,
+    ) -> Option<LocalFuture<Result<(), Error>>> {
+        let group = self.0.upgrade()?;
+        if group.has_right(group.world.now()) && group.is_confirmed(volume, first, count) {
+            return None;
+        }
+        Some(Box::pin(async move { group.wait_for_read(volume, first, count).await }))
+    }
+}
+
+/// Keeps the right of a group until nobody has it.
+pub(super) async fn keep_right(group: Weak<PrimaryGroup>, keeper: Rc<LeaseKeeper>) {
+    while let Some(group) = group.upgrade() {
+        if group.has_ended() {
+            return;
+        }
+        group.renew_right(&keeper).await;
+        let world = group.world.clone();
+        drop(group);
+        world.sleep(keeper.span() / RENEWALS).await;
+    }
+}
+
+impl PrimaryGroup {
+    async fn renew_right(&self, keeper: &LeaseKeeper) {
+        if self.session.borrow().is_fenced() || self.is_giving_right() {
+            return;
+        }
+        let head = self.member.epoch().expect("a primary has a lineage");
+        let was_holder = keeper.is_holder();
+        let renewed = match was_holder {
+            true => keeper.renew(head).await,
+            false => keeper.acquire(head, false).await,
+        };
+        if self.is_giving_right() {
+            // It was acquired meanwhile: the witness gives it to nobody else before it ends.
+            return keeper.give_up();
+        }
+        match renewed {
+            Ok(()) => {
+                let (is_alone, is_in_sync) = {
+                    let session = self.session.borrow();
+                    (session.is_alone(), session.is_in_sync() && !self.member.is_alone())
+                };
+                // A person had it go on alone, or the witness did not hear that it is in sync again.
+                let _ = match (is_alone, keeper.is_alone()) {
+                    (true, false) => keeper.record_alone().await,
+                    (false, true) if is_in_sync => keeper.record_sync().await,
+                    _ => Ok(()),
+                };
+            }
+            Err(KeeperError::Refused(WitnessRefusal::NotHolder)) if was_holder => {
+                self.session.borrow_mut().note_right_lost(self.world.now());
+            }
+            // The witness is away, or another site has the right: a comparison with that shows who is primary.
+            Err(_) => {}
+        }
+        self.release();
+    }
+
+    /// The witness gives the right to the other site, which has everything; if it does not answer, it does so later.
+    pub(super) async fn release_right(&self) {
+        if let Some(keeper) = self.member.keeper() {
+            keeper.give_up();
+            with_deadline(self.world.sleep(RELEASE_WITHIN), async { drop(keeper.release().await) }).await;
+        }
+    }
+
+    /// Returns when the witness has given the right to another site.
+    pub(super) async fn until_fenced(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.session.borrow().is_fenced() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// A person says that the other site is off: this one answers without it from now on.
+    ///
+    /// # Errors
+    ///
+    /// That cannot be recorded.
+    pub async fn go_on_without_peer(&self) -> Result<(), Error> {
+        self.member.change(|state| state.is_alone = true).await?;
+        self.session.borrow_mut().go_on_without_peer();
+        self.release();
+        Ok(())
+    }
+}

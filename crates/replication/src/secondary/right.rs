@@ -1,0 +1,72 @@
+//! A secondary that takes over without a person: never before its promise to the primary ends, and only by a lease of the
+//! witness.
+
+use super::SecondaryGroup;
+use crate::{
+    channel::{ChannelEnd, FrameChannel},
+    planted::{self, ReplicationBug},
+    witness::keeper::KeeperError,
+};
+use std::{convert::Infallible, time::Duration};
+use world::{Moment, with_deadline};
+
+/// Time for the witness to give the right that a primary has given away.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
+impl SecondaryGroup {
+    /// The primary's word was heard: this side does not take over before a lease has passed. A side that has writes of its
+    /// own says nothing: its stamps are of another history.
+    pub(super) async fn promise(&self, channel: &impl FrameChannel, number: u64) -> Result<(), ChannelEnd> {
+        let Some(keeper) = self.member.keeper() else { return Ok(()) };
+        let until = self.world.now() + keeper.span();
+        self.promised_until.set(self.promised_until.get().max(Some(until)));
+        self.heard.set(number);
+        if self.is_of_history.get() { self.confirm(channel).await } else { Ok(()) }
+    }
+
+    /// The moment from which on it may ask for the right. `None`: never, as it has no witness, or not all of the group.
+    pub fn may_ask_from(&self) -> Option<Moment> {
+        let state = self.member.state();
+        self.member.keeper()?;
+        let is_whole = state.lineage.is_some() && state.unfinished.is_none();
+        let is_bound = !planted::is(ReplicationBug::PromiseBroken);
+        is_whole.then(|| self.promised_until.get().filter(|_| is_bound).unwrap_or_default())
+    }
+
+    /// Takes the right that the primary gave through the witness. Without an answer the group goes on without it: the other
+    /// side has promised not to take over, as it follows.
+    pub(super) async fn take_given_right(&self) {
+        self.is_taking_over.set(true);
+        if let (Some(keeper), Some(head)) = (self.member.keeper(), self.member.epoch()) {
+            let taken = async { drop(keeper.acquire(head, false).await) };
+            with_deadline(self.world.sleep(TAKEN_WITHIN), taken).await;
+        }
+    }
+
+    /// As long as this side follows, and the witness names it, it gives the right to the primary: an acquisition whose
+    /// answer was lost, or a hand over that the witness did not hear of.
+    pub(super) async fn give_back_right(&self) -> Infallible {
+        let Some(keeper) = self.member.keeper() else { return std::future::pending().await };
+        loop {
+            self.world.sleep(keeper.span() / 2).await;
+            let follows = || self.is_of_history.get() && self.heard.get() > 0 && !self.is_taking_over.get();
+            // Without an answer it is tried again.
+            if follows() && keeper.look().await.is_ok() && keeper.is_named() && follows() {
+                let _ = keeper.release().await;
+            }
+        }
+    }
+
+    /// Asks the witness for the right, without a person, and records there that this side is alone. To be called without a
+    /// channel, and not before [`SecondaryGroup::may_ask_from`].
+    ///
+    /// # Errors
+    ///
+    /// The primary may be alive, or went on alone; no answer.
+    pub async fn ask_for_right(&self) -> Result<(), KeeperError> {
+        let keeper = self.member.keeper().expect("a group that takes over has a witness");
+        let head = self.member.epoch().expect("a side that takes over has a history");
+        keeper.acquire(head, false).await?;
+        keeper.record_alone().await
+    }
+}

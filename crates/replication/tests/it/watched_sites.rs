@@ -1,0 +1,322 @@
+//! Two sites with a witness: its simulated server, the sites' owners, who take over by its leases alone, and hosts that ask
+//! either site.
+
+use crate::sites::{GROUP, LineEnd, Site, volumes_of};
+use array::{
+    format::{BLOCK_BYTES, EpochId, Fence, GroupId, SiteId},
+    volume::VolumeDevice,
+};
+use futures_util::future::{Either, select};
+use replication::{
+    connect::SiteRole,
+    member::GroupMember,
+    primary::{PrimaryEnd, PrimaryGroup},
+    secondary::{SecondaryEnd, SecondaryGroup},
+    session::ReplicationMode,
+    witness::{
+        client::{WitnessReply, WitnessSilence, WitnessStore},
+        group::WitnessRequest,
+        keeper::LeaseKeeper,
+        ledger::{WitnessLedger, WitnessView},
+    },
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    oneshot,
+};
+use world::{BlockDevice, Buffer, ByteOffset, LocalFuture, Random, Stability, World, with_deadline};
+
+/// A client gives up.
+const ATTEMPT_MAX: Duration = Duration::from_millis(500);
+
+/// The witness, at a place of its own.
+pub struct SimWitness {
+    world: World,
+    ledger: RefCell<WitnessLedger>,
+    pub is_up: Cell<bool>,
+    /// By site.
+    pub is_reached: [Cell<bool>; 2],
+    random: RefCell<Random>,
+}
+
+impl SimWitness {
+    pub fn new(world: &World) -> Rc<Self> {
+        Rc::new(Self {
+            world: world.clone(),
+            ledger: RefCell::default(),
+            is_up: Cell::new(true),
+            is_reached: [Cell::new(true), Cell::new(true)],
+            random: RefCell::new(world.random("the witness")),
+        })
+    }
+
+    /// Starts again with what its file keeps.
+    pub fn restart(&self) {
+        let groups = self.ledger.borrow().groups().map(|(group, state)| (group, state.clone())).collect();
+        *self.ledger.borrow_mut() = WitnessLedger::restarted(groups, self.world.now());
+    }
+
+    pub fn describe(&self) -> String {
+        format!("witness {:?}", self.ledger.borrow().views(self.world.now()))
+    }
+
+    fn delay(&self) -> Duration {
+        let mut random = self.random.borrow_mut();
+        match random.below(40) {
+            // Longer than a client waits.
+            0 => Duration::from_millis(random.below(1_500)),
+            _ => Duration::from_micros(random.below(4_000)),
+        }
+    }
+}
+
+/// The witness as a site reaches it.
+struct SiteWitness {
+    /// Of the site.
+    world: World,
+    witness: Rc<SimWitness>,
+    site: usize,
+}
+
+impl WitnessStore for SiteWitness {
+    fn ask(&self, request: WitnessRequest) -> LocalFuture<Result<WitnessReply, WitnessSilence>> {
+        let sent = self.world.now();
+        let (witness, site, (tell, answer)) = (Rc::clone(&self.witness), self.site, oneshot::channel());
+        // A request that is on its way arrives, whatever becomes of its sender.
+        let outside = witness.world.clone();
+        drop(outside.spawn("a request", async move {
+            let (there, back) = (witness.delay(), witness.delay());
+            witness.world.sleep(there).await;
+            if witness.is_up.get() && witness.is_reached[site].get() {
+                let (now, wall) = (witness.world.now(), witness.world.wall());
+                let (answered, _) = witness.ledger.borrow_mut().apply(&request, now, wall);
+                witness.world.sleep(back).await;
+                if witness.is_reached[site].get() {
+                    drop(tell.send(answered));
+                }
+            }
+        }));
+        let world = self.world.clone();
+        Box::pin(async move {
+            match with_deadline(world.sleep(ATTEMPT_MAX), answer).await {
+                Some(Ok(answer)) => Ok(WitnessReply { sent, answer }),
+                _ => Err(WitnessSilence { address: "witness".to_owned(), why: "silence".to_owned() }),
+            }
+        })
+    }
+
+    fn list(&self) -> LocalFuture<Result<Vec<WitnessView>, WitnessSilence>> {
+        unreachable!("no site lists")
+    }
+}
+
+/// A command of a host on one register: a block of the first volume.
+pub enum HostCommand {
+    Write(u64, u64),
+    Read(u64),
+}
+
+/// A command, and the way of its answer: the value that was read, 0 of a write; `None` for an error.
+type HostRequest = (HostCommand, oneshot::Sender<Option<u64>>);
+
+/// A site with its owner.
+pub struct WatchedSite {
+    pub site: Rc<Site>,
+    index: usize,
+    witness: Rc<SimWitness>,
+    pub lines: RefCell<UnboundedSender<LineEnd>>,
+    primary: RefCell<Option<Rc<PrimaryGroup>>>,
+    pub secondary: RefCell<Option<Rc<SecondaryGroup>>>,
+    requests: RefCell<UnboundedSender<HostRequest>>,
+    /// Takeovers without a person.
+    pub takeovers: Cell<u32>,
+    pub hands_over: Cell<bool>,
+}
+
+impl WatchedSite {
+    pub fn both(sites: [Rc<Site>; 2], witness: &Rc<SimWitness>) -> [Rc<Self>; 2] {
+        let mut index = 0..;
+        sites.map(|site| {
+            Rc::new(Self {
+                site,
+                index: index.next().expect("it has no end"),
+                witness: Rc::clone(witness),
+                lines: RefCell::new(unbounded_channel().0),
+                primary: RefCell::default(),
+                secondary: RefCell::default(),
+                requests: RefCell::new(unbounded_channel().0),
+                takeovers: Cell::new(0),
+                hands_over: Cell::new(false),
+            })
+        })
+    }
+
+    pub fn primary(&self) -> Option<Rc<PrimaryGroup>> {
+        self.primary.borrow().clone()
+    }
+
+    /// Forgets what its process had.
+    pub fn note_crash(&self) {
+        self.primary.take();
+        self.secondary.take();
+        self.hands_over.set(false);
+        *self.requests.borrow_mut() = unbounded_channel().0;
+    }
+
+    pub fn start(self: &Rc<Self>, mode: ReplicationMode) {
+        let (lines, taken) = unbounded_channel();
+        *self.lines.borrow_mut() = lines;
+        let own = Rc::clone(self);
+        self.site.node.start(move |world| async move { own.live(world, mode, taken).await });
+    }
+
+    /// Gives a command to this site.
+    pub async fn ask(&self, clock: &World, command: HostCommand) -> Option<u64> {
+        let (tell, answer) = oneshot::channel();
+        let _ = self.requests.borrow().send((command, tell));
+        // The host gives the disk up.
+        with_deadline(clock.sleep(Duration::from_secs(20)), answer).await?.ok()?
+    }
+
+    async fn live(&self, world: World, mode: ReplicationMode, mut lines: UnboundedReceiver<LineEnd>) {
+        let member = self.site.open_member(&world).await;
+        let ids = [SiteId([1; 16]), SiteId([2; 16])];
+        let store = SiteWitness { world: world.clone(), witness: Rc::clone(&self.witness), site: self.index };
+        let of_sites = (ids[self.index], ids[1 - self.index]);
+        member.use_witness(LeaseKeeper::new(&world, Rc::new(store), GroupId(GROUP.0), of_sites));
+        let (mut has, mut returned) = (member.position_after_opening().unwrap(), true);
+        loop {
+            (has, returned) = match member.state().role {
+                SiteRole::Primary => {
+                    let group = PrimaryGroup::begin(&world, &member, (mode, returned), has);
+                    *self.primary.borrow_mut() = Some(Rc::clone(&group));
+                    self.begin_serving(&world, &group);
+                    let next = self.lead(&world, &group, &mut lines).await;
+                    self.primary.take();
+                    group.refuse_hosts();
+                    group.end();
+                    next
+                }
+                SiteRole::Secondary => {
+                    let group = Rc::new(SecondaryGroup::new(&world, &member, (has, returned)));
+                    *self.secondary.borrow_mut() = Some(Rc::clone(&group));
+                    self.follow(&world, &group, &mut lines).await;
+                    self.secondary.take();
+                    (group.has(), false)
+                }
+            };
+        }
+    }
+
+    /// Takes commands of hosts as long as the group serves.
+    fn begin_serving(&self, world: &World, group: &Rc<PrimaryGroup>) {
+        let (requests, mut taken) = unbounded_channel::<HostRequest>();
+        *self.requests.borrow_mut() = requests;
+        let (own, group) = (world.clone(), Rc::clone(group));
+        drop(world.spawn("hosts", async move {
+            while let Some((command, tell)) = taken.recv().await {
+                let is_there = group.serves();
+                let volumes = volumes_of(group.member().pool());
+                let device = VolumeDevice(Rc::clone(&volumes[0]));
+                drop(own.spawn("a command", async move {
+                    let done = if is_there { execute(&device, command).await } else { None };
+                    let _ = tell.send(done);
+                }));
+            }
+        }));
+    }
+
+    async fn lead(
+        &self,
+        world: &World,
+        group: &Rc<PrimaryGroup>,
+        lines: &mut UnboundedReceiver<LineEnd>,
+    ) -> (array::format::Stamp, bool) {
+        loop {
+            let line = lines.recv().await.expect("the test keeps it");
+            let run = Box::pin(group.run(&line));
+            let end = match select(run, Box::pin(self.hand_over(world, group))).await {
+                Either::Left((end, _)) => end,
+                Either::Right((never, _)) => match never {},
+            };
+            let has = group.session().has().stamps()[0];
+            match end {
+                PrimaryEnd::Channel(_) => self.hands_over.set(false),
+                PrimaryEnd::HandedOver { has, .. } => return (has, false),
+                PrimaryEnd::Fetched(fetched) => return (fetched, true),
+                PrimaryEnd::StoodDown => return (has, true),
+                PrimaryEnd::Failed(error) => panic!("the primary failed: {error}"),
+            }
+        }
+    }
+
+    async fn hand_over(&self, world: &World, group: &Rc<PrimaryGroup>) -> std::convert::Infallible {
+        loop {
+            while !self.hands_over.get() {
+                world.sleep(Duration::from_millis(1)).await;
+            }
+            let _ = group.hand_over().await;
+            self.hands_over.set(false);
+        }
+    }
+
+    /// Follows until the group is handed over, or the witness gives this side the right.
+    async fn follow(
+        &self,
+        world: &World,
+        group: &Rc<SecondaryGroup>,
+        lines: &mut UnboundedReceiver<LineEnd>,
+    ) {
+        let mut asks_next = world.now();
+        loop {
+            let line = match group.may_ask_from() {
+                Some(from) => with_deadline(world.sleep_until(from.max(asks_next)), lines.recv()).await,
+                None => Some(lines.recv().await),
+            };
+            let Some(line) = line else {
+                asks_next = world.now() + Duration::from_millis(250);
+                if group.ask_for_right().await.is_ok() {
+                    let mut epoch = [0; 16];
+                    world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
+                    let fence = Fence(group.member().state().fence.0 + 1);
+                    group.promote(EpochId(epoch), fence).await.unwrap();
+                    self.takeovers.set(self.takeovers.get() + 1);
+                    return;
+                }
+                continue;
+            };
+            match group.run(&line.expect("the test keeps it")).await {
+                SecondaryEnd::Channel(_) => {}
+                SecondaryEnd::TakenOver(_) => return,
+                SecondaryEnd::Failed(error) => panic!("the secondary failed: {error}"),
+            }
+        }
+    }
+
+    pub fn member(&self) -> Option<Rc<GroupMember>> {
+        let primary = self.primary.borrow().as_ref().map(|group| Rc::clone(group.member()));
+        primary.or_else(|| self.secondary.borrow().as_ref().map(|group| Rc::clone(group.member())))
+    }
+}
+
+async fn execute(device: &VolumeDevice, command: HostCommand) -> Option<u64> {
+    let at = |register: u64| ByteOffset(register * BLOCK_BYTES as u64);
+    match command {
+        HostCommand::Write(register, value) => {
+            let mut block = vec![0; BLOCK_BYTES];
+            block[..8].copy_from_slice(&value.to_le_bytes());
+            let data = vec![Arc::new(Buffer::copy_of(&block))];
+            device.write(at(register), data, Stability::Stable).await.ok().map(|()| 0)
+        }
+        HostCommand::Read(register) => {
+            let read = device.read(at(register), vec![Buffer::zeroed(BLOCK_BYTES)]).await.ok()?;
+            Some(u64::from_le_bytes(read[0][..8].try_into().unwrap()))
+        }
+    }
+}
