@@ -1,6 +1,7 @@
 //! All threads of the daemon: started together, watched, ended together.
 
 use crate::{
+    dr::access::DrAccess,
     notice::NoticeSender,
     pool_peers::PoolPeers,
     pool_thread::{PoolSetting, PoolThread, ThreadStart},
@@ -94,6 +95,11 @@ impl Daemon {
             portal,
             is_open: false,
         })
+    }
+
+    /// What DR groups of all pools need of their site.
+    pub fn dr_access(&self) -> DrAccess {
+        self.peers.dr.clone()
     }
 
     /// Opens pools, all at the same time, each on a thread of its own. Returns the names of those that did not open, with

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a pool is here while its thread serves it. One whose thread has panicked takes no orders any more.
 
-use crate::order::Orders;
+use crate::{dr::access::DrAccess, order::Orders};
 use array::format::PoolId;
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,11 @@ use std::{
 
 /// The pools that are open. Clones are one list.
 #[derive(Clone, Default)]
-pub struct PoolPeers(Arc<Mutex<BTreeMap<PoolId, Orders>>>);
+pub struct PoolPeers {
+    orders: Arc<Mutex<BTreeMap<PoolId, Orders>>>,
+    /// For DR groups of all pools.
+    pub(crate) dr: DrAccess,
+}
 
 impl PoolPeers {
     pub(crate) fn add(&self, pool: PoolId, orders: Orders) {
@@ -28,6 +32,6 @@ impl PoolPeers {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<PoolId, Orders>> {
-        self.0.lock().expect("nothing panics with the lock held")
+        self.orders.lock().expect("nothing panics with the lock held")
     }
 }

@@ -438,7 +438,7 @@ async fn run(
         exports: PoolExports::new(&world, (&pool, &meters), Path::new(&name)),
         changes: PoolChanges::new(&world, &pool, drives, &peers),
         space: SpaceCounter::new(&world, &pool),
-        dr: PoolDrGroups::open((&world, &pool), &notices),
+        dr: PoolDrGroups::open((&world, &pool), &notices, &peers.dr),
         notices: notices.clone(),
         pool,
         nbd: Rc::clone(&nbd),

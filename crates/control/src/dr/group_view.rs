@@ -41,6 +41,23 @@ pub struct DrGroupView {
     pub last_end: Option<(WallTime, String)>,
     /// Of a secondary: everything that hosts were answered until then is here, and whether the primary was in sync.
     pub complete_until: Option<(WallTime, bool)>,
+    /// Of a group that fails over without a person.
+    pub witness: Option<WitnessStanding>,
+}
+
+/// The witness of a group, as this side knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessStanding {
+    pub addresses: Vec<String>,
+    /// It gave this side the right, and its lease has not ended.
+    pub has_right: bool,
+    /// It named the other side when it answered last.
+    pub is_peer_named: bool,
+    /// It knew that the holder answers alone.
+    pub is_alone: bool,
+    pub last_answer: Option<WallTime>,
+    /// The reason for which the last request got no answer, or was refused.
+    pub problem: Option<String>,
 }
 
 /// A record that a pool keeps of a group, and that cannot be used.

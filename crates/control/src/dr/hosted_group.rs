@@ -7,11 +7,12 @@
 //! 3. An order that needs the group without a channel cuts the one there is, and waits for its end.
 
 use super::{
-    group_view::{DrGroupView, DrRole},
+    group_view::{DrGroupView, DrRole, WitnessStanding},
+    takeover::PromotionOrder,
     thread_channel::ThreadChannel,
 };
 use crate::notice::NoticeSender;
-use array::format::{EpochId, Fence, Stamp, VolumeId, WallNanoseconds};
+use array::format::{Stamp, VolumeId, WallNanoseconds};
 use futures_util::future::{Either, select};
 use replication::{
     channel::FrameChannel,
@@ -19,7 +20,7 @@ use replication::{
     group_record::GroupSettings,
     member::GroupMember,
     primary::{HandOverError, PrimaryEnd, PrimaryGroup},
-    secondary::{PromotionError, SecondaryEnd, SecondaryGroup},
+    secondary::{SecondaryEnd, SecondaryGroup},
     session::{SessionState, SuspensionReason},
 };
 use report::Refusal;
@@ -30,7 +31,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
-use world::{LocalFuture, WallTime, World, with_deadline};
+use world::{LocalFuture, Moment, WallTime, World, with_deadline};
 
 /// Pause after a failure of the pool or its records, before the next attempt.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
@@ -41,7 +42,9 @@ const HEARD_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum GroupOrder {
     Connect(ThreadChannel),
     /// Makes this side primary, whatever the other one does.
-    Promote(oneshot::Sender<Result<(), Refusal>>),
+    Promote(PromotionOrder, oneshot::Sender<Result<(), Refusal>>),
+    /// A person says that the other side is off: this one, which is primary, goes on without it and without the witness.
+    GoOnAlone(oneshot::Sender<Result<(), Refusal>>),
     /// Gives the right to the other side, which has everything.
     HandOver(oneshot::Sender<Result<(), Refusal>>),
     /// The other side's history counts.
@@ -73,8 +76,8 @@ struct LineState {
 }
 
 pub(super) struct HostedGroup {
-    world: World,
-    member: Rc<GroupMember>,
+    pub world: World,
+    pub member: Rc<GroupMember>,
     pub settings: GroupSettings,
     notices: NoticeSender,
     hosts: Rc<dyn GroupHosts>,
@@ -86,6 +89,10 @@ pub(super) struct HostedGroup {
     line: RefCell<LineState>,
     /// The one who waits for a hand over that is under way.
     handing: RefCell<Option<oneshot::Sender<Result<(), Refusal>>>>,
+    /// Not before this moment the witness is asked for the right again.
+    pub asks_next: Cell<Moment>,
+    /// It was said that nobody takes over without a person.
+    pub has_warned: Cell<bool>,
     orders: mpsc::UnboundedSender<GroupOrder>,
 }
 
@@ -122,6 +129,8 @@ impl HostedGroup {
             is_released: Cell::new(false),
             line,
             handing: RefCell::default(),
+            asks_next: Cell::default(),
+            has_warned: Cell::default(),
             orders,
         });
         if group.member.state().role == SiteRole::Primary && !group.is_replica() {
@@ -173,7 +182,7 @@ impl HostedGroup {
 
     pub fn view(&self) -> DrGroupView {
         let state = self.member.state();
-        let GroupSettings { name, mode, peer, volumes } = self.settings.clone();
+        let GroupSettings { name, mode, peer, volumes, .. } = self.settings.clone();
         let line = self.line.borrow();
         let mut view = DrGroupView {
             group: self.member.group(),
@@ -195,6 +204,7 @@ impl HostedGroup {
             connected_since: line.connected_since,
             last_end: line.last_end.clone(),
             complete_until: None,
+            witness: self.witness(),
         };
         match &*self.running.borrow() {
             Some(Running::Primary(group)) => {
@@ -219,6 +229,20 @@ impl HostedGroup {
             None => {}
         }
         view
+    }
+
+    /// The group's witness, as this side knows it.
+    fn witness(&self) -> Option<WitnessStanding> {
+        let (auto, keeper) = (self.settings.auto.as_ref()?, self.member.keeper()?);
+        let contact = keeper.contact();
+        Some(WitnessStanding {
+            addresses: auto.witness.clone(),
+            has_right: keeper.may_answer(self.world.now()),
+            is_peer_named: keeper.is_peer_named(),
+            is_alone: keeper.is_alone(),
+            last_answer: contact.last_answer,
+            problem: contact.problem,
+        })
     }
 
     async fn live(self: Rc<Self>, mut orders: mpsc::UnboundedReceiver<GroupOrder>, mut next: NextRole) {
@@ -296,13 +320,20 @@ impl HostedGroup {
                         }
                     }
                 }
-                GroupOrder::Promote(answer) if group.serves() => drop(answer.send(Ok(()))),
-                GroupOrder::Promote(answer) => {
+                GroupOrder::GoOnAlone(answer) => {
+                    let gone = group.go_on_without_peer().await.map_err(|error| self.refusal(&error));
+                    if gone.is_ok() {
+                        self.warn("a person said that the other site is off: this one goes on alone");
+                    }
+                    drop(answer.send(gone));
+                }
+                GroupOrder::Promote(_, answer) if group.serves() => drop(answer.send(Ok(()))),
+                GroupOrder::Promote(order, answer) => {
                     // It may have sent more than it kept: what it writes now is of a new epoch.
                     let has = group.session().has().stamps()[0];
                     self.leave(&group).await;
                     match self.member.yield_to_peer().await {
-                        Ok(()) => waiting = Some(GroupOrder::Promote(answer)),
+                        Ok(()) => waiting = Some(GroupOrder::Promote(order, answer)),
                         Err(error) => drop(answer.send(Err(self.refusal(&error)))),
                     }
                     return self.keep(waiting, (has, Entry::Returned));
@@ -345,8 +376,20 @@ impl HostedGroup {
         *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
         let mut waiting = None;
         loop {
-            let order = next_order(&mut waiting, orders).await?;
-            match order {
+            let next = match self.asks_from(&group) {
+                Some(from) => {
+                    with_deadline(self.world.sleep_until(from), next_order(&mut waiting, orders)).await
+                }
+                None => Some(next_order(&mut waiting, orders).await),
+            };
+            // The witness answers before the next order is taken: a right that was given is never overlooked.
+            let Some(order) = next else {
+                match self.try_to_take_over(&group).await {
+                    true => return self.keep(waiting, (group.has(), Entry::Whole)),
+                    false => continue,
+                }
+            };
+            match order? {
                 GroupOrder::Connect(channel) => {
                     let (end, order) = self.during(&channel, group.run(&channel), orders, None).await;
                     waiting = order;
@@ -366,7 +409,11 @@ impl HostedGroup {
                         }
                     }
                 }
-                GroupOrder::Promote(answer) => match self.promote(&group).await {
+                GroupOrder::GoOnAlone(answer) => {
+                    let problem = format!("{} is secondary here", self.settings.name);
+                    drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
+                }
+                GroupOrder::Promote(order, answer) => match self.promote(&group, order).await {
                     Ok(()) => {
                         drop(answer.send(Ok(())));
                         return self.keep(waiting, (group.has(), Entry::Whole));
@@ -482,21 +529,7 @@ impl HostedGroup {
         group.end();
     }
 
-    async fn promote(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
-        let mut epoch = [0; 16];
-        self.world.fill_secret(&mut epoch);
-        let fence = Fence(self.member.state().fence.0 + 1);
-        let promoted = group.promote(EpochId(epoch), fence).await;
-        promoted.map(drop).map_err(|error| match error {
-            PromotionError::Pool(error) => self.refusal(&error),
-            error => {
-                let next = "wait until the first copy is complete";
-                Refusal::new(format!("{}: {error}", self.settings.name), next)
-            }
-        })
-    }
-
-    fn refusal(&self, error: &array::error::Error) -> Refusal {
+    pub(super) fn refusal(&self, error: &array::error::Error) -> Refusal {
         Refusal::new(format!("{}: {error}", self.settings.name), "see the pool's messages")
     }
 
@@ -507,12 +540,12 @@ impl HostedGroup {
         self.hosts.show();
     }
 
-    fn warn(&self, text: impl AsRef<str>) {
+    pub(super) fn warn(&self, text: impl AsRef<str>) {
         self.notices.warn(format!("DR group {}: {}", self.settings.name, text.as_ref()));
     }
 }
 
-/// The order that ended the last channel, or else the next one.
+/// The order that ended the last channel, or else the next one. Dropped before its end, it has taken none.
 async fn next_order(
     waiting: &mut Option<GroupOrder>,
     orders: &mut mpsc::UnboundedReceiver<GroupOrder>,

@@ -3,6 +3,7 @@
 //! Of two paired sites the one that presented the token connects, and attaches the channels.
 
 use super::{
+    access::DrAccess,
     link_view::{LinkHandle, LinkOrder, LinkView, ORDERS_MAX, PeerView},
     peer_session::PeerSession,
     site_message::default_name,
@@ -52,6 +53,8 @@ pub struct LinkThreadSetting {
     pub name: String,
     pub site: SiteHandle,
     pub journal: Arc<DaemonJournal>,
+    /// Learns the identity of this site.
+    pub access: DrAccess,
 }
 
 /// The link's thread, seen from another one.
@@ -146,12 +149,14 @@ async fn run(
     (tell, stopped, mut orders): Signals,
     notices: NoticeSender,
 ) {
-    let LinkThreadSetting { network, address, name, site, journal } = setting;
+    let LinkThreadSetting { network, address, name, site, journal, access } = setting;
     let network = network();
     let begun = async {
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|error| listen_refusal(&error, "[replication] listen"))?;
-        Link::new(&world, (network, listener), (name, site, journal), notices)
+        let begun = Link::new(&world, (network, listener), (name, site, journal), notices)?;
+        access.set_site(begun.0.settings.site);
+        Ok(begun)
     };
     let (link, socket) = match begun.await {
         Ok(begun) => begun,

@@ -12,6 +12,7 @@
 //! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
 //! [`link_view`], [`link_thread`].
 
+pub mod access;
 pub mod group_view;
 mod hosted_group;
 pub mod link_thread;
@@ -20,6 +21,7 @@ pub mod mode;
 mod peer_session;
 pub(crate) mod pool_groups;
 pub(crate) mod site_message;
+mod takeover;
 mod thread_channel;
 
 pub use link_thread::{LINK_PORT, LinkThread, LinkThreadSetting};

@@ -7,8 +7,10 @@
 //! 3. A group whose record cannot be read serves nothing and is listed; the others go on.
 
 use super::{
+    access::DrAccess,
     group_view::{DamagedDrGroup, DrGroups},
     hosted_group::{Entry, GroupHosts, GroupOrder, HostedGroup},
+    takeover::PromotionOrder,
     thread_channel::ThreadChannel,
 };
 use crate::{
@@ -29,6 +31,7 @@ use replication::{
     lineage::Lineage,
     member::GroupMember,
     session::ReplicationMode,
+    witness::keeper::{KeeperError, LeaseKeeper},
 };
 use report::Refusal;
 use serving::{export::WantedExports, pool::folder::VolumePath};
@@ -59,6 +62,7 @@ pub(crate) struct PoolDrGroups {
     world: World,
     pool: Rc<Pool>,
     notices: NoticeSender,
+    access: DrAccess,
     groups: RefCell<BTreeMap<GroupId, Rc<HostedGroup>>>,
     damaged: RefCell<Vec<(GroupId, String)>>,
     /// The volumes that hosts did not reach at the last look.
@@ -74,8 +78,9 @@ struct PoolHosts(OnceCell<Weak<ServedPool>>);
 
 impl PoolDrGroups {
     /// Starts the groups that the pool keeps records of. Hosts reach none of their volumes before they serve.
-    pub fn open((world, pool): (&World, &Rc<Pool>), notices: &NoticeSender) -> Rc<Self> {
+    pub fn open((world, pool): (&World, &Rc<Pool>), notices: &NoticeSender, access: &DrAccess) -> Rc<Self> {
         let groups = Rc::new(Self {
+            access: access.clone(),
             world: world.clone(),
             pool: Rc::clone(pool),
             notices: notices.clone(),
@@ -139,7 +144,9 @@ impl PoolDrGroups {
         }
         let records = Rc::new(PoolRecords::new(&self.pool, group, settings.clone()));
         let volumes: BTreeSet<VolumeId> = settings.volumes.iter().copied().collect();
+        let keeper = self.access.keeper(&self.world, group, &settings)?;
         let member = GroupMember::new(&self.pool, (group, volumes), (state, records as Rc<dyn GroupRecords>));
+        keeper.into_iter().for_each(|keeper| member.use_witness(keeper));
         let has = member.position_after_opening().map_err(|error| error.to_string())?;
         let hosts = Rc::clone(&self.hosts) as Rc<dyn GroupHosts>;
         let hosted =
@@ -257,8 +264,35 @@ impl PoolDrGroups {
             told: Stamp(0),
             forked_at: None,
         };
+        if let Some(keeper) = self.keeper_of(group, &settings)? {
+            // Until the first copy is complete it answers alone, and the witness knows so before it does.
+            let held = async {
+                keeper.acquire(EpochId(epoch), false).await?;
+                keeper.record_alone().await
+            };
+            held.await.map_err(|error| witness_refusal(&settings.name, &error))?;
+        }
         // It never answered under this epoch, so it need not compare first.
         self.create(GroupRecord { group, settings, state }, Entry::Whole).await
+    }
+
+    fn keeper_of(
+        &self,
+        group: GroupId,
+        settings: &GroupSettings,
+    ) -> Result<Option<Rc<LeaseKeeper>>, Refusal> {
+        if let Some(contradiction) = settings.contradiction() {
+            let problem = format!("DR group {}: {contradiction}", settings.name);
+            return Err(Refusal::new(problem, "a witness is for groups in sync without ⟨failsafe⟩"));
+        }
+        let keeper = self.access.keeper(&self.world, group, settings);
+        keeper.map_err(|problem| Refusal::new(problem, "say HOST or HOST:PORT"))
+    }
+
+    /// Refuses a group that breaks a rule, or whose witness does not answer here.
+    pub async fn check_settings(&self, group: GroupId, settings: &GroupSettings) -> Result<(), Refusal> {
+        let Some(keeper) = self.keeper_of(group, settings)? else { return Ok(()) };
+        keeper.look().await.map_err(|error| witness_refusal(&settings.name, &error))
     }
 
     /// Makes replicas for a group of another site, and a group that is secondary here. Repeated, it finds what it made.
@@ -284,6 +318,7 @@ impl PoolDrGroups {
                 "choose another name",
             ));
         }
+        self.check_settings(group, &settings).await?;
         let all = self.pool.volumes();
         for wanted in volumes {
             let is_ours = |info: &&array::pool::VolumeInfo| info.volume == wanted.volume;
@@ -351,9 +386,16 @@ impl PoolDrGroups {
         answer.await.map_err(|_| Refusal::new(format!("{} has ended", group.settings.name), ""))
     }
 
-    /// Makes this side primary, whatever the other one does.
-    pub async fn promote(&self, group: GroupId) -> Result<(), Refusal> {
-        self.ask(group, GroupOrder::Promote).await?
+    /// Makes this side primary, whatever the other one does. `is_peer_off`: a person vouches for that, and the witness is
+    /// not asked.
+    pub async fn promote(&self, group: GroupId, is_peer_off: bool) -> Result<(), Refusal> {
+        let order = if is_peer_off { PromotionOrder::PeerIsOff } else { PromotionOrder::Ordinary };
+        self.ask(group, |answer| GroupOrder::Promote(order, answer)).await?
+    }
+
+    /// Has the primary here go on without the other side, of which a person says that it is off.
+    pub async fn go_on_alone(&self, group: GroupId) -> Result<(), Refusal> {
+        self.ask(group, GroupOrder::GoOnAlone).await?
     }
 
     /// Gives the right to the other side.
@@ -408,6 +450,13 @@ pub(crate) fn begin_change(
             done
         })
     })
+}
+
+fn witness_refusal(name: &str, error: &KeeperError) -> Refusal {
+    Refusal::new(
+        format!("DR group {name}: {error}"),
+        "'spindle witness' runs on a third machine; both sites name its secret with witness_secret_file in [replication]",
+    )
 }
 
 fn refusal_of(name: &str, error: &Error) -> Refusal {

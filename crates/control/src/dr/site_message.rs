@@ -5,7 +5,7 @@ use crate::hexadecimal::hexadecimal;
 use array::format::{GroupId, VolumeId};
 use replication::{
     frame::{SITE_MESSAGE_BYTES_MAX, SiteMessageFrame},
-    group_record::GROUP_VOLUMES_MAX,
+    group_record::{AutoFailover, GROUP_VOLUMES_MAX, WITNESS_ADDRESSES_MAX},
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ pub struct GroupOffer {
     /// Name of the pool there.
     pub pool: String,
     pub volumes: Vec<OfferedVolume>,
+    /// Addresses of the witness of a group that fails over without a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub witness: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +80,10 @@ impl SiteMessage {
         let message: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let is_allowed = match &message {
             Self::Site { groups, .. } => groups.len() <= GROUPS_MAX,
-            Self::Offer(offer) => (1..=GROUP_VOLUMES_MAX).contains(&offer.volumes.len()),
+            Self::Offer(offer) => {
+                (1..=GROUP_VOLUMES_MAX).contains(&offer.volumes.len())
+                    && offer.witness.len() <= WITNESS_ADDRESSES_MAX
+            }
             Self::HandOver { .. } | Self::Answer { .. } => true,
         };
         if is_allowed { Ok(message) } else { Err("a list of it has too many entries, or none".to_owned()) }
@@ -103,7 +109,18 @@ impl GroupOffer {
             bytes: volume.bytes,
         };
         let volumes = volumes.iter().map(offered).collect();
-        Self { group: group.to_string(), name: name.to_owned(), mode, pool: pool.to_owned(), volumes }
+        let (name, pool) = (name.to_owned(), pool.to_owned());
+        Self { group: group.to_string(), name, mode, pool, volumes, witness: Vec::new() }
+    }
+
+    /// The same, of a group that fails over without a person.
+    pub(crate) fn with_witness(self, auto: Option<&AutoFailover>) -> Self {
+        Self { witness: auto.map(|auto| auto.witness.clone()).unwrap_or_default(), ..self }
+    }
+
+    /// Its witness, if it has one.
+    pub(super) fn auto(&self) -> Option<AutoFailover> {
+        (!self.witness.is_empty()).then(|| AutoFailover { witness: self.witness.clone() })
     }
 
     /// Its volumes.
@@ -137,6 +154,9 @@ mod tests {
         let mode = DrMode::Sync { hold_ms: 15_000, failsafe: false };
         let offer = GroupOffer::new(GroupId([3; 16]), ("sg1", mode), "mail", &volumes);
         assert_eq!(offer.volumes().unwrap(), volumes);
+        let auto = AutoFailover { witness: vec!["192.0.2.30".to_owned()] };
+        let watched = offer.clone().with_witness(Some(&auto));
+        assert_eq!((offer.auto(), watched.auto()), (None, Some(auto)));
         let message = SiteMessage::Offer(offer.clone());
         assert_eq!(SiteMessage::parse(&message.frame().text), Ok(message));
         assert_eq!(group_of(&offer.group).unwrap(), GroupId([3; 16]));

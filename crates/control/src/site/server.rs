@@ -20,6 +20,7 @@ use super::{
 use crate::{
     conditions::condition_id,
     daemon::Daemon,
+    dr::access::DrAccess,
     journal::{DaemonJournal, JournalError, JournalPool},
     metrics::MetricsSetting,
     notice::NoticeSender,
@@ -30,6 +31,7 @@ use crate::{
     view::VolumeView,
     watched::WatchedSite,
 };
+use array::format::SiteId;
 use nbd::{ServerOptions, TlsMode, UriTls};
 use plan::site::Site;
 use report::Refusal;
@@ -134,6 +136,11 @@ impl WantedAddresses {
 }
 
 impl SiteServer {
+    /// What DR groups of all pools need of this site.
+    pub fn dr_access(&self) -> DrAccess {
+        self.daemon.dr_access()
+    }
+
     /// Binds the addresses of the site file `text`, and opens those of its pools that are there. Nothing is served before an
     /// apply, and nobody is accepted before [`SiteServer::open`].
     ///
@@ -156,6 +163,9 @@ impl SiteServer {
         let has_tls = matches!(wanted.nbd_tls, TlsMode::Required(_));
         let portal = PortalSetting { network, nbd: listened(&nbd), iscsi: listened(&iscsi), nbd_options };
         let daemon = Daemon::bind(world, threads, portal, notices).await?;
+        if let Some(own) = journal.own_identity().map_err(|error| error.refusal())? {
+            daemon.dr_access().set_site(SiteId(own.site));
+        }
         let addresses = Rc::new(WantedAddresses::of(&wanted, &site, &context.folder));
         let requests = SiteRequests::new();
         let unanswered = UnansweredPools::default();

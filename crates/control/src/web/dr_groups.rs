@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     dr::{
+        LinkView,
         group_view::{DrGroupView, DrRole},
         mode::DrMode,
         pool_groups::{PoolDrGroups, begin_change},
@@ -19,20 +20,23 @@ use crate::{
     journal::tokens::CallerRole,
     site::handle::PoolHandle,
 };
-use array::format::{GroupId, VolumeId};
+use array::format::{GroupId, SiteId, VolumeId};
 use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use replication::group_record::{GROUP_VOLUMES_MAX, GroupSettings};
+use replication::{
+    group_record::{AutoFailover, GROUP_VOLUMES_MAX, GroupSettings},
+    witness::client::WITNESS_PORT,
+};
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
 use std::{rc::Rc, time::Duration};
 use utoipa::ToSchema;
-use world::LocalFuture;
+use world::{Address, LocalFuture};
 
 const NAME_BYTES_MAX: usize = 128;
 /// Interval of looking whether a change is shown, and looks at most: 3 s.
@@ -55,6 +59,11 @@ pub struct NewDrGroupBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     pub mode: DrMode,
+    /// Addresses of a witness, HOST or HOST:PORT, which are tried in this order: the other site takes over without a person
+    /// when this one is lost. In sync alone, without failsafe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 8)]
+    pub witness: Vec<String>,
 }
 
 /// A failover.
@@ -70,6 +79,9 @@ pub struct FailoverBody {
     /// Of an unplanned one: whatever is lost.
     #[serde(default)]
     pub accept_any_loss: bool,
+    /// Of an unplanned one: a person vouches that the other site is off, and the witness is not asked.
+    #[serde(default)]
+    pub peer_is_off: bool,
 }
 
 /// Has a pool change its groups.
@@ -131,9 +143,10 @@ pub(super) async fn create(
     State(api): State<ApiState>,
     caller: Caller,
     identity: ChangeIdentity,
-    Json(NewDrGroupBody { name, volumes, peer, pool: pool_there, mode }): Json<NewDrGroupBody>,
+    Json(body): Json<NewDrGroupBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Admin)?;
+    let NewDrGroupBody { name, volumes, peer, pool: pool_there, mode, witness } = body;
     let group = GroupId(identity.uuid);
     if identity.may_be_done
         && let Ok(row) = row(&api, &caller, &group.to_string())
@@ -148,20 +161,58 @@ pub(super) async fn create(
     let link = link_of(&api)?.clone();
     let site = site_of(&link.look(), &peer)?;
     let (pool, ids) = volumes_of(&api, &caller, &volumes)?;
+    let auto = (!witness.is_empty()).then_some(AutoFailover { witness });
+    check_witness(&link.look(), site, auto.as_ref())?;
     let (own_name, own_ids) = (name.clone(), ids.clone());
     let found = order(&pool, "check DR group", move |served| {
         Box::pin(async move { served.dr.check_new(&own_name, &own_ids).map_err(ApiProblem::from) })
     });
     let found = found.await?;
     let offer = GroupOffer::new(group, (&name, mode), pool_there.as_ref().unwrap_or(&pool.name), &found);
+    let offer = offer.with_witness(auto.as_ref());
+    let settings = GroupSettings { name, mode: checked, peer: site, volumes: ids, auto };
+    let of_group = settings.clone();
+    // Before the other site makes anything.
+    change(&pool, "check witness", move |dr| {
+        Box::pin(async move { dr.check_settings(group, &of_group).await })
+    })
+    .await?;
     link.offer(site, offer).await?;
-    let settings = GroupSettings { name, mode: checked, peer: site, volumes: ids };
     change(&pool, "make DR group", move |dr| {
         Box::pin(async move { dr.create_primary(group, settings).await })
     })
     .await?;
     let row = shown(&api, &caller, group).await?;
     Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// Refuses a witness on the machine of one of both sites: it would be lost together with that.
+fn check_witness(link: &LinkView, peer: SiteId, auto: Option<&AutoFailover>) -> Result<(), ApiProblem> {
+    let host = |address: &str| match Address::parse(address, WITNESS_PORT) {
+        Ok(Address::Tcp { host, .. }) => Some(host),
+        _ => None,
+    };
+    let peers = link.peers.iter().filter(|known| known.site == peer);
+    let of_peer = peers.flat_map(|known| {
+        let connected = known.connections.iter().map(|(address, _)| address.as_str());
+        connected.chain(known.addresses.iter().map(String::as_str)).filter_map(host).collect::<Vec<_>>()
+    });
+    let of_sites: Vec<String> = of_peer.chain(host(&link.address)).collect();
+    for address in auto.into_iter().flat_map(|auto| &auto.witness) {
+        let witness = host(address).ok_or_else(|| {
+            ApiProblem::bad_request(format!("witness {address:?} is no address"), "say HOST or HOST:PORT")
+        })?;
+        if of_sites.contains(&witness) {
+            let refusal = Refusal::new(
+                format!(
+                    "the witness {address} is on the machine of one of both sites, and would be lost with it"
+                ),
+                "run 'spindle witness' on a third machine",
+            );
+            return Err(ApiProblem::refused(&refusal));
+        }
+    }
+    Ok(())
 }
 
 /// The volumes of a new group, and the pool that has all of them.
@@ -257,8 +308,11 @@ pub(super) async fn fail_over(
         }
         (true, _) => {
             check_loss(&api, &view, &body)?;
-            change(&pool, "promote DR group", move |dr| Box::pin(async move { dr.promote(id).await }))
-                .await?;
+            let is_peer_off = body.peer_is_off;
+            change(&pool, "promote DR group", move |dr| {
+                Box::pin(async move { dr.promote(id, is_peer_off).await })
+            })
+            .await?;
         }
         (false, DrRole::Primary) => {
             change(&pool, "hand DR group over", move |dr| Box::pin(async move { dr.hand_over(id).await }))
@@ -320,6 +374,34 @@ fn check_loss(api: &ApiState, view: &DrGroupView, body: &FailoverBody) -> Result
         ),
     );
     Err(ApiProblem::refused(&refusal))
+}
+
+/// Says that the other site is off: this one, which is primary and holds its hosts, serves them without it and without the witness.
+#[utoipa::path(post, path = "/v1/dr/groups/{group}/alone", tag = "dr", params(("group" = String, Path, description = "UUID")),
+    responses((status = 200, description = "It was done", body = DrGroupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn go_on_alone(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(group): Path<String>,
+) -> Result<Json<DrGroupRow>, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let (pool, view) = group_of(&api, &caller, &group)?;
+    let id = view.group;
+    if view.connected_since.is_some() {
+        let refusal = Refusal::new(
+            format!("the other site of {} is connected, so it is not off", view.name),
+            "see 'spindle dr status'",
+        );
+        return Err(ApiProblem::refused(&refusal));
+    }
+    change(&pool, "go on alone", move |dr| Box::pin(async move { dr.go_on_alone(id).await })).await?;
+    for _ in 0..SHOWN_LOOKS {
+        match row(&api, &caller, &group) {
+            Ok(row) if row.serves => return Ok(Json(row)),
+            _ => api.world.sleep(LOOK_EVERY).await,
+        }
+    }
+    row(&api, &caller, &group).map(Json)
 }
 
 /// Says that the other site's history counts, after both have written: what this site has of its own becomes a fork.

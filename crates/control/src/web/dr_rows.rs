@@ -4,7 +4,7 @@ use super::problem::ApiProblem;
 use crate::{
     dr::{
         LinkView, PeerView,
-        group_view::{DrGroupView, DrRole},
+        group_view::{DrGroupView, DrRole, WitnessStanding},
         mode::DrMode,
     },
     site::handle::{PoolHandle, SiteView},
@@ -52,6 +52,23 @@ pub struct DrGroupRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnected_because: Option<String>,
     /// The cost of a disaster at the primary now, and the next step, in a line.
+    pub summary: String,
+    /// Of a group that fails over without a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub witness: Option<DrWitnessRow>,
+}
+
+/// The witness of a group, as this site knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrWitnessRow {
+    pub addresses: Vec<String>,
+    /// It gave this site the right to serve hosts, and that has not ended.
+    pub has_right: bool,
+    /// The other site takes over without a person if the primary is lost now, as far as this site knows.
+    pub takes_over: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_answer: Option<String>,
+    /// In a line, with the reason if nobody would take over.
     pub summary: String,
 }
 
@@ -167,7 +184,44 @@ impl DrGroupRow {
             connected_since: group.connected_since.map(at),
             disconnected_at: group.last_end.as_ref().map(|(time, _)| at(*time)),
             disconnected_because: group.last_end.as_ref().map(|(_, reason)| reason.clone()),
+            witness: group.witness.as_ref().map(|witness| DrWitnessRow::of(group, witness)),
         }
+    }
+}
+
+impl DrWitnessRow {
+    fn of(group: &DrGroupView, witness: &WitnessStanding) -> Self {
+        let reason = why_nobody_takes_over(group, witness);
+        let summary = match &reason {
+            Some(reason) => format!("nobody takes over without a person: {reason}"),
+            None => "if the primary is lost, the other site takes over within 5 s".to_owned(),
+        };
+        Self {
+            addresses: witness.addresses.clone(),
+            has_right: witness.has_right,
+            takes_over: reason.is_none(),
+            last_answer: witness.last_answer.map(at),
+            summary,
+        }
+    }
+}
+
+fn why_nobody_takes_over(group: &DrGroupView, witness: &WitnessStanding) -> Option<String> {
+    let heard = match witness.last_answer {
+        Some(time) => format!("since {}", at(time)),
+        None => "since the server was started".to_owned(),
+    };
+    // A refusal of the right is how a secondary learns that the primary is alive.
+    let is_expected = group.role == DrRole::Secondary && witness.is_peer_named;
+    match &witness.problem {
+        Some(problem) if !is_expected => Some(format!("no answer {heard}: {problem}")),
+        _ if witness.last_answer.is_none() => Some("it was not asked yet".to_owned()),
+        _ if group.role == DrRole::Primary && !witness.has_right => {
+            Some("it has not given this site the right yet".to_owned())
+        }
+        _ if witness.is_alone || group.is_alone => Some("the primary answers alone".to_owned()),
+        _ if !group.is_complete => Some("the first copy is not complete".to_owned()),
+        _ => None,
     }
 }
 
@@ -202,6 +256,11 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
             "{peer} not reached {lost_since}, and hosts are served again when it is (failsafe), or after 'spindle failover {name} \
              --unplanned' here"
         ),
+        (DrRole::Primary, "connecting") if group.witness.is_some() => format!(
+            "{peer} not reached {lost_since}, and this site has no right from the witness: hosts are not served, as {peer} may serve \
+             them. They are when one of both answers; if {peer} is off for certain, 'spindle dr alone {name} --peer-is-off' serves \
+             them here"
+        ),
         (DrRole::Primary, "connecting") => format!(
             "{peer} not reached {lost_since}, and hosts wait: this side may lack what {peer} has; if that site is lost, 'spindle \
              failover {name} --unplanned' serves them here with what there is"
@@ -220,6 +279,9 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
         (DrRole::Secondary, "merging") => {
             format!("gets what it lacks from {peer}; until then it could be promoted as of before")
         }
+        (DrRole::Secondary, _) if group.witness.as_ref().is_some_and(|witness| !witness.is_alone) => format!(
+            "{peer} not reached {lost_since}; this site takes over when the witness says that the right of {peer} has ended"
+        ),
         (DrRole::Secondary, _) => format!(
             "{peer} not reached {lost_since}; if that site is lost, 'spindle failover {name} --unplanned' makes this one primary"
         ),

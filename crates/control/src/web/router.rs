@@ -141,6 +141,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_groups::show, dr_groups::delete))
         .routes(routes!(dr_groups::fail_over))
         .routes(routes!(dr_groups::give_way))
+        .routes(routes!(dr_groups::go_on_alone))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))

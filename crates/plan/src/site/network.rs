@@ -100,6 +100,9 @@ pub struct Replication {
     /// Address at which the server waits for other sites; without it there is no replication. Changed by a restart.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub listen: String,
+    /// File with the secret that this site shares with its witness, which only its owner can read. Changed by a restart.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub witness_secret_file: String,
     /// DR groups, each consistent as a whole; none where the mail server ships logs.
     #[serde(rename = "dr_group", skip_serializing_if = "Vec::is_empty")]
     pub dr_groups: Vec<DrGroup>,
