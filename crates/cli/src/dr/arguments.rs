@@ -130,6 +130,7 @@ Say it at both sites.")]
     /// Make a DR group: the other site gets replicas of its volumes, and a first copy
     #[command(after_help = "Examples:
   spindle dr create sg1 mail/sg1 mail/sg1-log --to denver --mode sync
+  spindle dr create sg1 mail/sg1 --to denver --mode sync --auto --witness 192.0.2.30
   spindle dr create queue mail/queue --to denver --mode async --behind 30s,256MiB --over push-back
 
 The volumes lie in one pool, and are consistent as a whole at the other site. Hosts are served meanwhile. The pool there has \
@@ -163,6 +164,14 @@ the same name, unless --pool names another one.")]
         #[arg(long)]
         failsafe: bool,
 
+        /// Sync: the other site takes over without a person when this one is lost, as the witness decides
+        #[arg(long, requires = "witness")]
+        auto: bool,
+
+        /// Address of a witness that runs on a third machine: HOST or HOST:PORT; may be repeated [default port: 7790]
+        #[arg(long, value_name = "ADDRESS", requires = "auto")]
+        witness: Vec<String>,
+
         /// Async: bounds of what the other site may lack, TIME,SIZE [default: 30s,256MiB]
         #[arg(long, value_name = "BOUNDS", value_parser = BehindBounds::parse)]
         behind: Option<BehindBounds>,
@@ -195,6 +204,21 @@ Nothing is deleted: what this site wrote of its own stays as a volume VOLUME-for
         /// Its name again, where nobody can be asked
         #[arg(long, value_name = "GROUP")]
         yes: Option<String>,
+    },
+    /// Say that the other site is off: this one, which is primary and holds its hosts, serves them
+    #[command(after_help = "Example:
+  spindle dr alone sg1 --peer-is-off
+
+For a group with a witness, when neither that nor the other site is reached: hosts are not served, since the other site may \
+have taken over. If it has, both sites write, and one of both histories becomes a fork later.")]
+    Alone {
+        /// Name of the group
+        #[arg(value_name = "GROUP")]
+        group: String,
+
+        /// The other site serves no host, for certain: power, or network
+        #[arg(long, required = true)]
+        peer_is_off: bool,
     },
     /// Remove a group from this site: its volumes stay, and hosts may write them
     #[command(after_help = "Example:
@@ -236,6 +260,10 @@ pub struct FailoverArguments {
     /// Unplanned: answered writes of so much time may be lost; 'all' for whatever is lost
     #[arg(long, value_name = "TIME", requires = "unplanned", value_parser = AcceptedLoss::parse)]
     pub accept_loss: Option<AcceptedLoss>,
+
+    /// Unplanned, with a witness: the other site serves no host, for certain, and the witness is not asked
+    #[arg(long, requires = "unplanned")]
+    pub peer_is_off: bool,
 
     #[command(flatten)]
     pub common: DrCommon,

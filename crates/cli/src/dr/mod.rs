@@ -59,6 +59,7 @@ pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
                 _ => None,
             },
             accept_any_loss: arguments.accept_loss == Some(AcceptedLoss::Any),
+            peer_is_off: arguments.peer_is_off,
         };
         let path = format!("{GROUPS_PATH}/{}/failover", group.group);
         let row: DrGroupRow = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
@@ -104,7 +105,7 @@ async fn run(server: &ServerConnection, verb: &DrVerb, console: &Console) -> Res
             }
             console.say(&format!("{site}: no longer paired; say it there, too"));
         }
-        DrVerb::Create { group, volumes, to, pool, mode, hold, failsafe, behind, over } => {
+        DrVerb::Create { group, volumes, to, pool, mode, hold, failsafe, auto: _, witness, behind, over } => {
             let mode = mode_of(*mode, (*hold, *failsafe), (*behind, *over))?;
             let mut ids = Vec::new();
             for volume in volumes {
@@ -116,6 +117,7 @@ async fn run(server: &ServerConnection, verb: &DrVerb, console: &Console) -> Res
                 peer: to.clone(),
                 pool: pool.clone(),
                 mode,
+                witness: witness.clone(),
             };
             let made = server.change_to_its_end(Method::POST, GROUPS_PATH, Some(&body)).await?;
             return status::show_change(&made.parsed()?, console);
@@ -140,6 +142,12 @@ async fn run(server: &ServerConnection, verb: &DrVerb, console: &Console) -> Res
                 console,
             )?;
             let path = format!("{GROUPS_PATH}/{}/give-way", row.group);
+            let row = server.change(Method::POST, &path, None::<&()>).await?.parsed()?;
+            return status::show_change(&row, console);
+        }
+        DrVerb::Alone { group, peer_is_off: _ } => {
+            let row = find(server, group).await?;
+            let path = format!("{GROUPS_PATH}/{}/alone", row.group);
             let row = server.change(Method::POST, &path, None::<&()>).await?.parsed()?;
             return status::show_change(&row, console);
         }

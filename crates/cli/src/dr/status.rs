@@ -98,6 +98,9 @@ fn say(row: &DrGroupRow, console: &Console) {
         row.volumes.join(&format!(", {}/", row.pool))
     ));
     console.say(&format!("  {}", row.summary));
+    if let Some(witness) = &row.witness {
+        console.say(&format!("  witness {}: {}", witness.addresses.join(", "), witness.summary));
+    }
     if let (None, Some(reason)) = (&row.connected_since, &row.disconnected_because) {
         console.say(&format!("  not connected because: {reason}"));
     }

@@ -1,8 +1,8 @@
 //! `spindle serve`: a site file made real and served, until the program is ended.
 
 use super::{
-    api, arguments::ServeArguments, demonstration, link, own_folder::OwnFolder, read_site, recovery_key,
-    setting, shown_changes, shown_services, state_of,
+    api, arguments::ServeArguments, demonstration, folder_of, link, own_folder::OwnFolder, read_site,
+    recovery_key, setting, shown_changes, shown_services, state_of,
 };
 use crate::{
     console::Console,
@@ -61,16 +61,23 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             if is_demonstration {
                 demonstration::begin((&world, &console), (&state, &file), &journal)?;
             }
+            let site_folder = folder_of(&file)?;
             let setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
-            let link =
-                match link::start((&world, &server), (&parse(&text)?, &journal), options, &notices).await {
-                    Ok(link) => link,
-                    Err(refusal) => {
-                        server.stop().await;
-                        return Err(refusal);
-                    }
-                };
+            let link = match link::start(
+                (&world, &server),
+                (&parse(&text)?, &site_folder, &journal),
+                options,
+                &notices,
+            )
+            .await
+            {
+                Ok(link) => link,
+                Err(refusal) => {
+                    server.stop().await;
+                    return Err(refusal);
+                }
+            };
             let handle = link.as_ref().map(|link| link.handle.clone());
             let api =
                 api::start((&world, &server), (&state, &journal), options, (&notices, &events, handle)).await;

@@ -19,8 +19,8 @@ const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
 const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
 
 /// A site in a folder of its own; its server is killed when this is dropped.
-struct Site {
-    bench: Bench,
+pub struct Site {
+    pub bench: Bench,
     port: u16,
     server: Option<Child>,
 }
@@ -44,7 +44,7 @@ impl Site {
         self.bench.make_file("site.toml", text.as_bytes());
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         let mut command = self.bench.command(&["serve", "site.toml", "--state", "state", "--quiet"]);
         let log = fs::File::options().create(true).append(true).open(self.bench.path("log")).unwrap();
         self.server = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
@@ -54,28 +54,28 @@ impl Site {
         until("it is ready", || self.bench.run(&["dr", "status", "--state", "state"]).code != Some(2));
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
     }
 
     /// The row of the group.
-    fn row(&self) -> serde_json::Value {
+    pub fn row(&self) -> serde_json::Value {
         let said = self.bench.run(&["dr", "status", "--state", "state", "--json"]);
         json_of(&said.stdout)["groups"][0].clone()
     }
 
-    fn is(&self, role: &str, state: &str) -> bool {
+    pub fn is(&self, role: &str, state: &str) -> bool {
         let row = self.row();
         row["role"] == role && row["state"] == state
     }
 
-    fn verb(&self, verb: &str) -> String {
+    pub fn verb(&self, verb: &str) -> String {
         done(&self.bench.run(&self.words(verb)))
     }
 
-    fn refused(&self, verb: &str, why: &str) {
+    pub fn refused(&self, verb: &str, why: &str) {
         refused(&self.bench, &self.words(verb), why);
     }
 
@@ -86,22 +86,40 @@ impl Site {
             .collect()
     }
 
-    fn uri(&self) -> String {
+    pub fn uri(&self) -> String {
         format!("nbd+unix:///disk?socket={}", self.bench.path("socket").display())
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.bench.path("log")).unwrap()
     }
 
     /// Hosts do not reach a secondary.
-    fn is_closed(&self) {
+    pub fn is_closed(&self) {
         let said = judged("qemu-img", &["info", &self.uri()]);
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(!said.status.success() && text.contains("there is no export"), "{text}");
     }
 
-    fn io(&self, commands: &[&str]) {
+    pub fn server(&self) -> &Child {
+        self.server.as_ref().unwrap()
+    }
+
+    /// True if a command of a host is done.
+    pub fn answers(&self, command: &str) -> bool {
+        let said = judged("qemu-io", &["-f", "raw", "-t", "none", "-c", command, &self.uri()]);
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        said.status.success()
+            && text.contains("/sec")
+            && !text.contains("failed")
+            && !text.contains("Pattern")
+    }
+
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.bench.path("said.json")).unwrap()
+    }
+
+    pub fn io(&self, commands: &[&str]) {
         let uri = self.uri();
         let commands = commands.iter().flat_map(|command| ["-c", command]);
         let arguments: Vec<&str> =
@@ -122,15 +140,12 @@ impl Drop for Site {
 
 /// Boston with a volume, and Denver with a replica of it that is alike.
 fn pair(mode: &str) -> (Site, Site) {
-    let boston = Site::begin("boston", &format!("{VOLUME}{EXPORT}"));
-    let denver = Site::begin("denver", "");
-    let token = boston.bench.run(&["dr", "token", "--state", "state"]);
-    denver.bench.make_file("token", token.stdout.as_bytes());
-    denver.verb(&format!("dr pair boston 127.0.0.1:{} --pairing-token token", boston.port));
-    until("boston learns denver's name", || {
-        let said = boston.bench.run(&["dr", "status", "--state", "state"]);
-        said.stdout.contains("denver: connected")
-    });
+    pair_over(mode, |port| port)
+}
+
+/// The same; Denver reaches Boston by another port.
+pub fn pair_over(mode: &str, line: impl FnOnce(u16) -> u16) -> (Site, Site) {
+    let (boston, denver) = paired_over(line);
     boston.verb(&format!("dr create sg1 mail/disk --to denver --mode {mode}"));
     until("the first copy is complete", || boston.is("primary", "streaming"));
     // The file of the other site may name the volume from now on.
@@ -139,7 +154,25 @@ fn pair(mode: &str) -> (Site, Site) {
     (boston, denver)
 }
 
-fn has_clients() -> bool {
+/// Boston with a volume, and Denver without.
+pub fn paired() -> (Site, Site) {
+    paired_over(|port| port)
+}
+
+fn paired_over(line: impl FnOnce(u16) -> u16) -> (Site, Site) {
+    let boston = Site::begin("boston", &format!("{VOLUME}{EXPORT}"));
+    let denver = Site::begin("denver", "");
+    let token = boston.bench.run(&["dr", "token", "--state", "state"]);
+    denver.bench.make_file("token", token.stdout.as_bytes());
+    denver.verb(&format!("dr pair boston 127.0.0.1:{} --pairing-token token", line(boston.port)));
+    until("boston learns denver's name", || {
+        let said = boston.bench.run(&["dr", "status", "--state", "state"]);
+        said.stdout.contains("denver: connected")
+    });
+    (boston, denver)
+}
+
+pub fn has_clients() -> bool {
     is_here("qemu-io", "qemu-utils") && is_here("fio", "fio")
 }
 
