@@ -148,6 +148,20 @@ impl GroupMember {
         self.change(|state| (state.role, state.told) = (SiteRole::Secondary, Stamp(0))).await
     }
 
+    /// A primary that returned, and does not reach its peer, claims no right any more: it asks the witness as a secondary
+    /// does, and begins a new epoch. In sync hosts were answered nothing that the peer lacks.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be recorded.
+    pub async fn step_back(&self, has: Stamp) -> Result<()> {
+        let step_back = |state: &mut GroupState| {
+            state.role = SiteRole::Secondary;
+            state.told = if state.is_alone { has } else { Stamp(0) };
+        };
+        self.change(step_back).await
+    }
+
     /// Gives up an unfinished pass: the volumes go back to where it began.
     ///
     /// # Errors

@@ -35,6 +35,8 @@ use world::{LocalFuture, Moment, WallTime, World, with_deadline};
 
 /// Pause after a failure of the pool or its records, before the next attempt.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// Interval of looking whether a primary that returned waits in vain for its peer.
+const STEP_BACK_LOOK: Duration = Duration::from_millis(250);
 /// Time for the other side to hear that this one has taken over.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
@@ -278,8 +280,27 @@ impl HostedGroup {
         };
         let mut waiting = None;
         loop {
-            let order = next_order(&mut waiting, orders).await?;
-            match order {
+            let next = match self.member.keeper() {
+                Some(_) => {
+                    with_deadline(self.world.sleep(STEP_BACK_LOOK), next_order(&mut waiting, orders)).await
+                }
+                None => Some(next_order(&mut waiting, orders).await),
+            };
+            let Some(order) = next else {
+                if group.steps_back_from().is_some_and(|from| from <= self.world.now()) {
+                    let has = group.session().has().stamps()[0];
+                    self.leave(&group).await;
+                    match self.member.step_back(has).await {
+                        Ok(()) => {
+                            self.note_end("the other site was not reached: the witness is asked".to_owned())
+                        }
+                        Err(error) => self.note_end(error.to_string()),
+                    }
+                    return self.keep(waiting, (has, Entry::Returned));
+                }
+                continue;
+            };
+            match order? {
                 GroupOrder::Connect(channel) => {
                     let (end, order) = self.during(&channel, group.run(&channel), orders, Some(&group)).await;
                     waiting = order;

@@ -49,7 +49,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
-use world::World;
+use world::{Moment, World};
 
 /// Time after which the session looks at its holds and bounds, although nothing has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -80,6 +80,7 @@ pub struct PrimaryGroup {
     role_record: Cell<RoleRecord>,
     promise: PeerPromise,
     unconfirmed: RefCell<UnconfirmedBlocks>,
+    begun_at: Moment,
 }
 
 /// The part of the log that may still be sent.
@@ -133,6 +134,7 @@ impl PrimaryGroup {
             role_record: Cell::default(),
             promise: PeerPromise::default(),
             unconfirmed: RefCell::default(),
+            begun_at: world.now(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);

@@ -12,7 +12,7 @@
 use super::PrimaryGroup;
 use crate::{
     planted::{self, ReplicationBug},
-    session::{AnswerRule, ReplicationMode},
+    session::{AnswerRule, ReplicationMode, SessionState},
     witness::{
         group::WitnessRefusal,
         keeper::{KeeperError, LeaseKeeper},
@@ -202,6 +202,17 @@ impl PrimaryGroup {
             keeper.give_up();
             with_deadline(self.world.sleep(RELEASE_WITHIN), async { drop(keeper.release().await) }).await;
         }
+    }
+
+    /// The moment from which on a side that returned, and has not compared since, steps back: nobody else asks for the right
+    /// if the peer is lost, too. `None` while it serves, or without a lease of its own.
+    pub fn steps_back_from(&self) -> Option<Moment> {
+        let session = self.session.borrow();
+        let keeper = self.member.keeper().filter(|keeper| keeper.is_holder())?;
+        let waits = matches!(session.state(), SessionState::Connecting(_))
+            && session.rule(self.world.now()) == AnswerRule::Wait
+            && !self.is_fetching();
+        waits.then(|| self.begun_at + keeper.span())
     }
 
     /// Returns when the witness has given the right to another site.

@@ -2,8 +2,8 @@
 
 use super::{SecondaryEnd, SecondaryGroup, apply, forks};
 use crate::{
-    channel::FrameChannel,
-    connect::{ConnectFinding, ConnectOutcome, Transfer, TransferWay, WayBack},
+    channel::{ChannelEnd, FrameChannel},
+    connect::{ConnectFinding, ConnectOutcome, SiteRole, Transfer, TransferWay, WayBack},
     exchange::{Agreement, agree, names_changed, receive, refuse},
     frame::{ChangedRangesFrame, FrameBody, RecordFrame, RefusalCode, SentRange},
     lineage::{Lineage, Side},
@@ -26,11 +26,28 @@ impl SecondaryGroup {
         }
     }
 
+    /// What comes from the primary, unless that is not heard for a lease: it may be paused, and the line seem whole.
+    async fn heard<T>(&self, frames: impl Future<Output = Result<T, ChannelEnd>>) -> Result<T, ChannelEnd> {
+        match select(pin!(frames), pin!(self.until_unheard())).await {
+            Either::Left((frames, _)) => frames,
+            Either::Right(((), _)) => {
+                let why = "the primary was not heard for longer than its right lasts";
+                Err(ChannelEnd::Lost(why.to_owned()))
+            }
+        }
+    }
+
     async fn follow(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
         // Words of this channel have their own numbers.
-        self.heard.set(0);
+        self.word_heard.set(0);
+        self.began_channel.set(self.world.now());
         self.is_taking_over.set(false);
-        let agreement = agree(channel, &self.introduction()).await?;
+        let introduction = self.introduction();
+        let agreement = self.heard(agree(channel, &introduction)).await?;
+        if agreement.theirs.role == SiteRole::Secondary && self.member.keeper().is_some() {
+            // One of both gets the right, and neither asks while a channel runs.
+            return Err(ChannelEnd::Lost("neither side is primary: both ask the witness".to_owned()).into());
+        }
         let fence = agreement.theirs.fence;
         if fence > self.member.fence() {
             self.member.change(|state| state.fence = fence).await?;
@@ -44,7 +61,7 @@ impl SecondaryGroup {
         }
         let mut pass = PassInbox::default();
         loop {
-            let taken = match receive(channel).await? {
+            let taken = match self.heard(receive(channel)).await? {
                 FrameBody::Record(record) => {
                     self.check(channel, &record, agreement.theirs.lineage.as_ref()).await?;
                     self.take(channel, record).await?;

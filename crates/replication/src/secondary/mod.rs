@@ -83,11 +83,13 @@ pub struct SecondaryGroup {
     /// Its content is of the history that the primary leads: both have the same stamps.
     is_of_history: Cell<bool>,
     /// The last word of the channel that runs.
-    heard: Cell<u64>,
+    word_heard: Cell<u64>,
     /// This side does not take over without a person before this moment.
     promised_until: Cell<Option<Moment>>,
     /// The primary hands the group over.
     is_taking_over: Cell<bool>,
+    /// The moment at which the last channel began.
+    began_channel: Cell<Moment>,
 }
 
 impl SecondaryGroup {
@@ -110,10 +112,11 @@ impl SecondaryGroup {
             word: RefCell::new(None),
             told_answers: Cell::default(),
             is_of_history: Cell::new(false),
-            heard: Cell::new(0),
+            word_heard: Cell::new(0),
             // What this side promised before a restart is not known.
             promised_until: Cell::new(member.keeper().map(|keeper| world.now() + keeper.span())),
             is_taking_over: Cell::new(false),
+            began_channel: Cell::default(),
         }
     }
 
@@ -215,7 +218,7 @@ impl SecondaryGroup {
         let mut answers = self.told_answers.get();
         answers.note_has(self.whole());
         self.told_answers.set(answers);
-        let heard = self.heard.get();
+        let heard = self.word_heard.get();
         let confirmation = ConfirmationFrame { confirmed, shown: 0, window_end: 0, heard };
         channel.send(crate::frame::FrameBody::Confirmation(confirmation)).await
     }

@@ -20,7 +20,7 @@ impl SecondaryGroup {
         let Some(keeper) = self.member.keeper() else { return Ok(()) };
         let until = self.world.now() + keeper.span();
         self.promised_until.set(self.promised_until.get().max(Some(until)));
-        self.heard.set(number);
+        self.word_heard.set(number);
         if self.is_of_history.get() { self.confirm(channel).await } else { Ok(()) }
     }
 
@@ -43,13 +43,27 @@ impl SecondaryGroup {
         }
     }
 
+    /// Returns when the primary was not heard for a lease: it may be paused, and the line seem whole.
+    pub(super) async fn until_unheard(&self) {
+        let Some(keeper) = self.member.keeper() else { return std::future::pending().await };
+        loop {
+            let last =
+                self.promised_until.get().unwrap_or_default().max(self.began_channel.get() + keeper.span());
+            if self.world.now() >= last {
+                return;
+            }
+            self.world.sleep_until(last).await;
+        }
+    }
+
     /// As long as this side follows, and the witness names it, it gives the right to the primary: an acquisition whose
     /// answer was lost, or a hand over that the witness did not hear of.
     pub(super) async fn give_back_right(&self) -> Infallible {
         let Some(keeper) = self.member.keeper() else { return std::future::pending().await };
         loop {
             self.world.sleep(keeper.span() / 2).await;
-            let follows = || self.is_of_history.get() && self.heard.get() > 0 && !self.is_taking_over.get();
+            let follows =
+                || self.is_of_history.get() && self.word_heard.get() > 0 && !self.is_taking_over.get();
             // Without an answer it is tried again.
             if follows() && keeper.look().await.is_ok() && keeper.is_named() && follows() {
                 let _ = keeper.release().await;

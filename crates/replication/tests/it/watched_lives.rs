@@ -66,7 +66,7 @@ impl Life {
         let mut since = self.world.now();
         loop {
             self.world.sleep(Duration::from_millis(100)).await;
-            let is_up = |site: &Rc<WatchedSite>| site.member().is_some();
+            let is_up = |site: &Rc<WatchedSite>| site.member().is_some() && !site.is_paused.get();
             let is_joined = self.sites.iter().any(|site| {
                 site.primary()
                     .is_some_and(|group| !matches!(group.session().state(), SessionState::Connecting(_)))
@@ -137,7 +137,9 @@ impl Life {
         match random.below(3) {
             0 => {
                 site.site.node.pause();
+                site.is_paused.set(true);
                 self.world.sleep(lasts).await;
+                site.is_paused.set(false);
                 site.site.node.resume();
             }
             kind => {

@@ -137,6 +137,8 @@ pub struct WatchedSite {
     /// Takeovers without a person.
     pub takeovers: Cell<u32>,
     pub hands_over: Cell<bool>,
+    /// Nobody gets a connection to it.
+    pub is_paused: Cell<bool>,
 }
 
 impl WatchedSite {
@@ -153,6 +155,7 @@ impl WatchedSite {
                 requests: RefCell::new(unbounded_channel().0),
                 takeovers: Cell::new(0),
                 hands_over: Cell::new(false),
+                is_paused: Cell::new(false),
             })
         })
     }
@@ -239,7 +242,18 @@ impl WatchedSite {
         lines: &mut UnboundedReceiver<LineEnd>,
     ) -> (array::format::Stamp, bool) {
         loop {
-            let line = lines.recv().await.expect("the test keeps it");
+            let looked = with_deadline(world.sleep(Duration::from_millis(250)), lines.recv()).await;
+            let Some(line) = looked else {
+                if group.steps_back_from().is_some_and(|from| from <= world.now()) {
+                    let has = group.session().has().stamps()[0];
+                    group.refuse_hosts();
+                    group.end();
+                    group.member().step_back(has).await.unwrap();
+                    return (has, true);
+                }
+                continue;
+            };
+            let line = line.expect("the test keeps it");
             let run = Box::pin(group.run(&line));
             let end = match select(run, Box::pin(self.hand_over(world, group))).await {
                 Either::Left((end, _)) => end,
