@@ -15,19 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
-const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
+pub const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
+pub const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
 
 /// A site in a folder of its own; its server is killed when this is dropped.
-struct Site {
-    bench: Bench,
-    port: u16,
+pub struct Site {
+    pub bench: Bench,
+    pub port: u16,
     server: Option<Child>,
 }
 
 impl Site {
     /// A site with a pool, and with what else its file has.
-    fn begin(name: &str, tables: &str) -> Self {
+    pub fn begin(name: &str, tables: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut site = Self { bench: Bench::new(), port, server: None };
         site.write(name, tables);
@@ -35,7 +35,7 @@ impl Site {
         site
     }
 
-    fn write(&self, name: &str, tables: &str) {
+    pub fn write(&self, name: &str, tables: &str) {
         let text = format!(
             "[serve]\nsite = '{name}'\nnbd = 'unix:socket'\niscsi = '127.0.0.1:0'\n[[site]]\nname = '{name}'\n\
              [replication]\nlisten = '127.0.0.1:{}'\n[[group]]\nname = 'mail'\ndrives = 2\ndrive_gb = 0.4\n{tables}",
@@ -61,25 +61,25 @@ impl Site {
     }
 
     /// The row of the group.
-    fn row(&self) -> serde_json::Value {
+    pub fn row(&self) -> serde_json::Value {
         let said = self.bench.run(&["dr", "status", "--state", "state", "--json"]);
         json_of(&said.stdout)["groups"][0].clone()
     }
 
-    fn is(&self, role: &str, state: &str) -> bool {
+    pub fn is(&self, role: &str, state: &str) -> bool {
         let row = self.row();
         row["role"] == role && row["state"] == state
     }
 
-    fn verb(&self, verb: &str) -> String {
+    pub fn verb(&self, verb: &str) -> String {
         done(&self.bench.run(&self.words(verb)))
     }
 
-    fn refused(&self, verb: &str, why: &str) {
+    pub fn refused(&self, verb: &str, why: &str) {
         refused(&self.bench, &self.words(verb), why);
     }
 
-    fn words<'v>(&self, verb: &'v str) -> Vec<&'v str> {
+    pub fn words<'v>(&self, verb: &'v str) -> Vec<&'v str> {
         let of_pools = ["--server", "unix:state/spindle.sock"];
         verb.split(' ')
             .chain(if verb.starts_with("volume") { of_pools } else { ["--state", "state"] })
@@ -90,7 +90,7 @@ impl Site {
         format!("nbd+unix:///disk?socket={}", self.bench.path("socket").display())
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.bench.path("log")).unwrap()
     }
 
@@ -101,7 +101,7 @@ impl Site {
         assert!(!said.status.success() && text.contains("there is no export"), "{text}");
     }
 
-    fn io(&self, commands: &[&str]) {
+    pub fn io(&self, commands: &[&str]) {
         let uri = self.uri();
         let commands = commands.iter().flat_map(|command| ["-c", command]);
         let arguments: Vec<&str> =
@@ -139,7 +139,7 @@ fn pair(mode: &str) -> (Site, Site) {
     (boston, denver)
 }
 
-fn has_clients() -> bool {
+pub fn has_clients() -> bool {
     is_here("qemu-io", "qemu-utils") && is_here("fio", "fio")
 }
 
