@@ -96,3 +96,18 @@ impl Link {
         Ok(LineTest { connections, replication_connections, paths })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_test_is_under_way_at_a_time_also_after_one_that_was_dropped() {
+        let mark = Cell::new(false);
+        let first = LineTestMark::set(&mark);
+        assert!(first.is_some() && LineTestMark::set(&mark).is_none());
+        assert!(mark.get(), "a refused one does not end the first");
+        drop(first);
+        assert!(LineTestMark::set(&mark).is_some());
+    }
+}

@@ -33,7 +33,7 @@ pub struct NewLineTestBody {
     pub connections: Option<u16>,
 }
 
-/// The line to another site, as it was measured. Rates are bits of TCP's payload.
+/// The line to another site, as it was measured. Rates count frames, without what TLS and TCP add.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LineTestRow {
     /// Name of the other site.
@@ -158,4 +158,37 @@ pub(super) async fn make(
     let order = LineTestOrder { span: Duration::from_secs_f64(seconds), connections };
     let test = link.test_line(site, order).await?;
     Ok((StatusCode::OK, Json(LineTestRow::of(&name, &test))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_megabits_and_a_path_that_was_not_measured_has_its_reason() {
+        let trips = RoundTripFigures {
+            median: Duration::from_micros(24_120),
+            percentile_99: Duration::from_micros(25_004),
+            count: 40,
+        };
+        let rate = RateFigures { of_one: 4_750_000, of_all: 5_000_000 };
+        let figures = PathFigures {
+            idle: trips,
+            loaded_sending: None,
+            loaded_receiving: Some(trips),
+            sent: rate,
+            received: rate,
+        };
+        let measured = PathMeasurement { address: "a:1".to_owned(), figures: Ok(figures) };
+        let lost = PathMeasurement { address: "b:1".to_owned(), figures: Err("refused".to_owned()) };
+        let test = LineTest { connections: 2, replication_connections: 2, paths: vec![measured, lost] };
+        let text = serde_json::to_string(&LineTestRow::of("denver", &test)).unwrap();
+        let trip = r#"{"median_ms":24.12,"p99_ms":25.004,"count":40}"#;
+        let rate = r#"{"one_mbit":38.0,"all_mbit":40.0}"#;
+        let expected = format!(
+            r#"{{"site":"denver","connections":2,"replication_connections":2,"paths":[{{"address":"a:1","figures":{{"round_trip_idle":{trip},"round_trip_receiving":{trip},"sent":{rate},"received":{rate}}}}},{{"address":"b:1","not_measured":"refused"}}]}}"#
+        );
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<LineTestRow>(&text).unwrap(), LineTestRow::of("denver", &test));
+    }
 }
