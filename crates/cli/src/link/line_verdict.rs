@@ -7,6 +7,7 @@ use plan::{
 };
 use report::{
     Cell, Column, Document, Mark, Meta, Refusal, Section, Severity, Table, Unit, Verdict, VerdictOutcome,
+    prose::counted,
 };
 use serde::Serialize;
 
@@ -116,10 +117,7 @@ impl LineVerdict {
     }
 
     fn verdict(&self, class: &str) -> Verdict {
-        let groups = match self.storage_groups {
-            1 => "1 storage group".to_owned(),
-            groups => format!("{groups} storage groups"),
-        };
+        let groups = counted(self.storage_groups, "storage group");
         let found =
             format!("round trip {:.1} ms, {} Mb/s on each path", self.rtt_ms, rate_text(self.mbit_each));
         let (outcome, headline) = match (self.fits, self.needed_mbit) {
@@ -151,8 +149,7 @@ impl LineVerdict {
             std::cmp::Ordering::Equal => "as replication uses".to_owned(),
             _ => format!("replication uses {}", test.replication_connections),
         };
-        let connections = if test.connections == 1 { "connection" } else { "connections" };
-        let subtitle = format!("{} {connections}, {as_used}", test.connections);
+        let subtitle = format!("{}, {as_used}", counted(test.connections.into(), "connection"));
         let mut document = Document::new(format!("Line to {}", test.site), subtitle, meta);
         document.verdict = Some(self.verdict(class));
         for path in &test.paths {
@@ -184,7 +181,10 @@ impl LineVerdict {
         ];
         let mut trips = Table::new("", columns);
         let mbit = || Unit::Named("Mb/s".to_owned());
-        let all = format!("{} connections", test.connections);
+        let all = match test.connections {
+            1 => "all connections".to_owned(),
+            count => format!("{count} connections"),
+        };
         let columns = [
             Column::text("Path"),
             Column::text("Direction"),
@@ -233,14 +233,16 @@ impl LineVerdict {
     fn rules(&self) -> Section {
         let mut table =
             Table::new("", [Column::text("Rule of advise"), Column::text("Result"), Column::text("By")]);
+        let paths = counted(self.paths.unwrap_or(1).into(), "path");
         let by = |id: &str| match id {
-            "round-trip" => format!("{:.1} ms, {} storage groups", self.rtt_ms, self.storage_groups),
+            "round-trip" => {
+                format!("{:.1} ms, {}", self.rtt_ms, counted(self.storage_groups, "storage group"))
+            }
             "write-history-room" => "the site file".to_owned(),
-            "link-redundant" => format!("{} paths", self.paths.unwrap_or(1)),
+            "link-redundant" => paths.clone(),
             _ => match self.needed_mbit {
                 Some(needed) => format!(
-                    "{} paths of {} Mb/s, {} Mb/s needed",
-                    self.paths.unwrap_or(1),
+                    "{paths} of {} Mb/s, {} Mb/s needed",
                     rate_text(self.mbit_each),
                     rate_text(needed)
                 ),

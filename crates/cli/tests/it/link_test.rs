@@ -67,9 +67,7 @@ fn a_line_over_loopback_carries_little_and_not_absurdly_much_and_replication_goe
     assert_eq!((code, broken(&answer)), (0, vec!["link-redundant"]), "{answer}");
     let said = test(&denver, "boston --needed 1Mb/s --groups 4 --line oc3 --seconds 1");
     assert!(matches!(said.code, Some(0 | 1)), "{}{}", said.stdout, said.stderr);
-    for part in
-        ["Line to boston", "Pass", "while receiving", "The line oc3 is rated 155.5 Mb/s", "round-trip"]
-    {
+    for part in ["Line to boston", "while receiving", "The line oc3 is rated 155.5 Mb/s", "round-trip"] {
         assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
     }
     let not_looked_at = said.stdout.split_once("Not looked at").expect("it names them").1;
@@ -142,11 +140,9 @@ fn a_long_line_and_a_slow_one_are_found() {
         let rates = rates.map(|rate| [&rate["one_mbit"], &rate["all_mbit"]]).concat();
         rates.iter().all(|rate| (rate.as_f64().unwrap() / 40.0 - 1.0).abs() < 0.1)
     };
-    let options = "boston --site plan.toml --seconds 3";
-    let (answer, _) = tested_until(&denver, options, |answer| is_found(answer) && answer["fits"] == true);
-    assert!(is_found(&answer), "{answer}");
     let options = "boston --write plan.toml --seconds 3";
-    let (answer, code) = tested_until(&denver, options, |answer| answer["fits"] == true);
+    let (answer, code) = tested_until(&denver, options, |answer| is_found(answer) && answer["fits"] == true);
+    assert!(is_found(&answer), "{answer}");
     assert_eq!((code, broken(&answer)), (0, vec!["link-redundant"]), "{answer}");
     let passed = answer["passed"].to_string();
     assert!(passed.contains("write-history-room") && passed.contains("link-over-provisioned"), "{answer}");
