@@ -7,6 +7,7 @@ pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArgumen
 use crate::{
     dr::arguments::{DrArguments, FailoverArguments},
     help_text,
+    link::arguments::LinkArguments,
     plan_arguments::PlanArguments,
     pool::{
         arguments::{PoolArguments, VolumeArguments},
@@ -113,6 +114,8 @@ pub enum Verb {
     Dr(DrArguments),
     /// Move a DR group to the other site, or take it over if that is lost
     Failover(FailoverArguments),
+    /// Measure the line to another site: round trips and rates, and whether it carries replication
+    Link(LinkArguments),
     /// Decide between two sites which one is primary: a third party that both can reach
     Witness(WitnessArguments),
 }

@@ -10,6 +10,7 @@ mod dr;
 mod exit_status;
 mod export;
 mod help_text;
+mod link;
 mod notice_lines;
 mod plan;
 mod plan_arguments;
@@ -81,6 +82,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Top(arguments) => top::top(&arguments),
         Verb::Dr(arguments) => dr::dr(&arguments),
         Verb::Failover(arguments) => dr::fail_over(&arguments),
+        Verb::Link(arguments) => link::link(&arguments),
         Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
         Verb::Witness(arguments) => witness::witness(&arguments),

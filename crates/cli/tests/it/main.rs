@@ -36,6 +36,8 @@ mod judged_power;
 mod judged_rollback;
 mod judged_rows;
 mod killed_server;
+mod line_relay;
+mod link_test;
 mod mail_files;
 mod moved_beside_hosts;
 mod next_steps;

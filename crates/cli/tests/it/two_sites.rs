@@ -15,19 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
-const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
+pub const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
+pub const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
 
 /// A site in a folder of its own; its server is killed when this is dropped.
 pub struct Site {
     pub bench: Bench,
-    port: u16,
+    pub port: u16,
     server: Option<Child>,
 }
 
 impl Site {
     /// A site with a pool, and with what else its file has.
-    fn begin(name: &str, tables: &str) -> Self {
+    pub fn begin(name: &str, tables: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut site = Self { bench: Bench::new(), port, server: None };
         site.write(name, tables);
@@ -35,7 +35,7 @@ impl Site {
         site
     }
 
-    fn write(&self, name: &str, tables: &str) {
+    pub fn write(&self, name: &str, tables: &str) {
         let text = format!(
             "[serve]\nsite = '{name}'\nnbd = 'unix:socket'\niscsi = '127.0.0.1:0'\n[[site]]\nname = '{name}'\n\
              [replication]\nlisten = '127.0.0.1:{}'\n[[group]]\nname = 'mail'\ndrives = 2\ndrive_gb = 0.4\n{tables}",
@@ -79,7 +79,7 @@ impl Site {
         refused(&self.bench, &self.words(verb), why);
     }
 
-    fn words<'v>(&self, verb: &'v str) -> Vec<&'v str> {
+    pub fn words<'v>(&self, verb: &'v str) -> Vec<&'v str> {
         let of_pools = ["--server", "unix:state/spindle.sock"];
         verb.split(' ')
             .chain(if verb.starts_with("volume") { of_pools } else { ["--state", "state"] })

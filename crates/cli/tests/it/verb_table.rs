@@ -129,6 +129,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("dr", "status", By(&["GET /dr/sites", "GET /dr/groups"])),
     ("dr", "give-way", By(&["POST /dr/groups/{group}/give-way"])),
     ("dr", "remove", By(&["DELETE /dr/groups/{group}"])),
+    ("link", "test", By(&["POST /dr/sites/{name}/link-tests"])),
     ("", "failover", By(&["POST /dr/groups/{group}/failover"])),
     ("", "apply", By(&["POST /site/plan", "POST /site/apply"])),
     ("", "site", By(&["GET /site"])),

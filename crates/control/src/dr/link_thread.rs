@@ -25,7 +25,7 @@ use replication::link::{
 use report::Refusal;
 use serving::{export::listen_refusal, uuid::random_uuid};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     rc::{Rc, Weak},
     sync::Arc,
@@ -131,9 +131,9 @@ pub(super) struct Link {
     pub world: World,
     pub site: SiteHandle,
     pub notices: NoticeSender,
-    network: Rc<dyn Network>,
+    pub(super) network: Rc<dyn Network>,
     journal: Arc<DaemonJournal>,
-    settings: LinkSettings,
+    pub(super) settings: LinkSettings,
     paired: PairedSites,
     pub name: String,
     listener: Rc<LinkListener>,
@@ -141,6 +141,8 @@ pub(super) struct Link {
     lines: RefCell<BTreeMap<SiteId, PeerLine>>,
     sessions: RefCell<BTreeMap<SiteId, Rc<PeerSession>>>,
     address: String,
+    /// A test of a line is under way from here.
+    pub(super) is_testing: Cell<bool>,
 }
 
 async fn run(
@@ -249,6 +251,7 @@ impl Link {
                 lines: RefCell::default(),
                 sessions: RefCell::default(),
                 address,
+                is_testing: Cell::new(false),
             }
         });
         Ok((link, socket.into()))
@@ -395,6 +398,12 @@ impl Link {
                 });
             }
             LinkOrder::Unpair { site, answer } => drop(answer.send(self.unpair(site))),
+            LinkOrder::TestLine { peer, order, answer } => {
+                let own = Rc::clone(self);
+                self.world.spawn("line test", async move {
+                    drop(answer.send(own.test_line(peer, order).await));
+                });
+            }
             LinkOrder::Offer { peer, offer, answer } => match self.session_with(peer) {
                 Ok(session) => session.offer(offer, answer),
                 Err(refusal) => drop(answer.send(Err(refusal))),
@@ -406,7 +415,12 @@ impl Link {
         }
     }
 
-    fn session_with(&self, peer: SiteId) -> Result<Rc<PeerSession>, Refusal> {
+    /// Addresses of a peer, to which this site connects.
+    pub(super) fn addresses_of(&self, site: SiteId) -> Vec<String> {
+        self.peers.borrow().get(&site).map(|peer| peer.addresses.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn session_with(&self, peer: SiteId) -> Result<Rc<PeerSession>, Refusal> {
         let session = self.sessions.borrow().get(&peer).cloned();
         session.ok_or_else(|| {
             Refusal::new(format!("site {} is not connected", self.peer_name(peer)), "see 'spindle dr status'")

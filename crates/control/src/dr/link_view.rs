@@ -1,6 +1,9 @@
 //! The link to other sites as other threads see it, and the orders that they give to its thread.
 
-use super::site_message::GroupOffer;
+use super::{
+    line_test::{LineTest, LineTestOrder},
+    site_message::GroupOffer,
+};
 use array::format::{GroupId, SiteId};
 use report::Refusal;
 use std::{sync::Arc, time::Duration};
@@ -41,6 +44,7 @@ pub(super) enum LinkOrder {
     MakeToken { valid: Duration, answer: oneshot::Sender<Result<String, Refusal>> },
     Pair { name: String, address: String, token: String, answer: oneshot::Sender<Result<SiteId, Refusal>> },
     Unpair { site: SiteId, answer: oneshot::Sender<Result<(), Refusal>> },
+    TestLine { peer: SiteId, order: LineTestOrder, answer: oneshot::Sender<Result<LineTest, Refusal>> },
     Offer { peer: SiteId, offer: GroupOffer, answer: oneshot::Sender<Result<(), Refusal>> },
     RequestHandOver { peer: SiteId, group: GroupId, answer: oneshot::Sender<Result<(), Refusal>> },
 }
@@ -82,6 +86,11 @@ impl LinkHandle {
     /// Ends the pairing with a site.
     pub async fn unpair(&self, site: SiteId) -> Result<(), Refusal> {
         self.ask(|answer| LinkOrder::Unpair { site, answer }).await
+    }
+
+    /// Tests the line to a site. It takes about as long as was ordered.
+    pub async fn test_line(&self, peer: SiteId, order: LineTestOrder) -> Result<LineTest, Refusal> {
+        self.ask(|answer| LinkOrder::TestLine { peer, order, answer }).await
     }
 
     /// Has another site hand a group over to this one.

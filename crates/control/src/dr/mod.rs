@@ -10,11 +10,12 @@
 //! ```
 //!
 //! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
-//! [`link_view`], [`link_thread`].
+//! [`link_view`], [`link_thread`], [`line_test`].
 
 pub mod access;
 pub mod group_view;
 mod hosted_group;
+pub mod line_test;
 pub mod link_thread;
 pub mod link_view;
 pub mod mode;

@@ -69,6 +69,16 @@ impl PeerSession {
             .close(RefusalFrame { code: RefusalCode::Closing, text: "the other site stops".to_owned() });
     }
 
+    /// The version of the protocol that both sides use.
+    pub fn version(&self) -> u16 {
+        self.session.version()
+    }
+
+    /// Name and version of the other side's program.
+    pub fn program(&self) -> &str {
+        self.session.peer_program()
+    }
+
     /// Addresses of the connections that are up, with their round trips.
     pub fn connections(&self) -> Vec<(String, Option<Duration>)> {
         let all = self.session.connections().into_iter();

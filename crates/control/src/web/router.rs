@@ -4,9 +4,9 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, dr_groups, dr_sites, drive_warnings, drives, events, exports,
-    group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules, sessions,
-    site, snapshots, space, targets, tokens, transfers, uses, volumes,
+    conditions, cuts, differences, dr_groups, dr_line_tests, dr_sites, drive_warnings, drives, events,
+    exports, group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules,
+    sessions, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -136,6 +136,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(sessions::show, sessions::end))
         .routes(routes!(dr_sites::list, dr_sites::pair))
         .routes(routes!(dr_sites::unpair))
+        .routes(routes!(dr_line_tests::make))
         .routes(routes!(dr_sites::make_token))
         .routes(routes!(dr_groups::list, dr_groups::create))
         .routes(routes!(dr_groups::show, dr_groups::delete))

@@ -5,6 +5,7 @@
 //! a site is in `unchecked.toml`, and said to be unchecked.
 
 mod checks;
+mod line;
 mod listing;
 mod rule;
 mod run_facts;
@@ -13,6 +14,7 @@ mod subject;
 #[cfg(test)]
 mod fixtures;
 
+pub use line::{LINE_RULES, advise_on_line};
 pub use listing::listing;
 pub use rule::{Rule, Severity, Unchecked, rules, unchecked};
 pub use run_facts::RunFacts;

@@ -23,11 +23,15 @@ pub struct VersionRange {
 
 impl VersionRange {
     /// The versions that this program knows.
-    pub const OURS: Self = Self { lowest: 1, highest: 1 };
+    pub const OURS: Self = Self { lowest: 1, highest: 2 };
 
     /// None if this is no range.
     pub fn new(lowest: u16, highest: u16) -> Option<Self> {
         (1 <= lowest && lowest <= highest).then_some(Self { lowest, highest })
+    }
+
+    pub fn has(self, version: u16) -> bool {
+        (self.lowest..=self.highest).contains(&version)
     }
 
     /// The highest version that both sides know.

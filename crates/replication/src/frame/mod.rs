@@ -23,6 +23,7 @@
 pub(crate) mod body;
 mod handshake;
 mod introduction;
+mod link_test;
 mod pass;
 mod stream;
 
@@ -31,6 +32,10 @@ pub use handshake::{
     RefusalFrame, SITE_MESSAGE_BYTES_MAX, SiteMessageFrame, VersionRange,
 };
 pub use introduction::AgreementFrame;
+pub use link_test::{
+    LINK_TEST_VERSION, LinkTestFrame, TEST_DATA_BYTES_MAX, TEST_STEP_MAX, TestCountFrame, TestDataFrame,
+    TestOrderFrame,
+};
 pub use pass::{
     ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame,
     RangeState, SentRange,
@@ -168,6 +173,10 @@ frames! {
     2 Refusal(RefusalFrame) Either unordered;
     3 Alive(AliveFrame) Session unordered;
     4 Pairing(PairingFrame) Session unordered;
+    5 LinkTest(LinkTestFrame) Session unordered;
+    6 TestOrder(TestOrderFrame) Session unordered;
+    7 TestData(TestDataFrame) Session unordered;
+    8 TestCount(TestCountFrame) Session unordered;
     16 Attach(AttachFrame) Group ordered;
     17 Introduction(Box<Introduction>) Group ordered;
     18 Agreement(AgreementFrame) Group ordered;

@@ -32,7 +32,7 @@ struct Dialled {
 }
 
 /// Connects to an address, and protects the connection.
-async fn open(
+pub(super) async fn open(
     world: &World,
     network: &Rc<dyn Network>,
     address: &Address,

@@ -2,6 +2,7 @@
 //!
 //! 1. A connection begins a session that does not exist, or joins one of its own site that has not ended.
 //! 2. There are at most as many sessions, and handshakes at one time, as are allowed. A handshake ends within its limit.
+//! 3. A connection of a test becomes part of no session.
 
 use super::{
     LinkError, LinkSecurity, LinkSession, LinkSettings, PairingToken,
@@ -11,8 +12,9 @@ use super::{
     refusal,
     security::{AuthenticatedPeer, SecuredConnection},
     session::SessionCore,
+    test_answer::{TestConnection, TestSlot},
 };
-use crate::frame::{FrameBody, HelloFrame, PairingFrame, RefusalCode, RefusalFrame};
+use crate::frame::{FrameBody, HelloFrame, LinkTestFrame, PairingFrame, RefusalCode, RefusalFrame};
 use array::format::SiteId;
 use std::{
     cell::{Cell, RefCell},
@@ -32,8 +34,14 @@ pub struct RejectedConnection {
     pub reason: String,
 }
 
-/// A connection after *hello*, and its session.
-type ServedConnection = (Rc<SessionCore>, HelloFrame, (LinkReader, LinkWriter));
+/// A connection after its first frames.
+enum AcceptedConnection {
+    /// With its session.
+    Session(Rc<SessionCore>, HelloFrame, (LinkReader, LinkWriter)),
+    Test(TestConnection),
+    /// It is closed.
+    Paired,
+}
 
 /// Accepts sessions of other sites, and pairs with them.
 pub struct LinkListener {
@@ -45,6 +53,7 @@ pub struct LinkListener {
     handshakes: Rc<Cell<usize>>,
     is_closed: Cell<bool>,
     tokens: RefCell<TokenBook>,
+    test: TestSlot,
     paired: Rc<dyn Fn(SiteId)>,
     tell: Rc<dyn Fn(RejectedConnection)>,
 }
@@ -76,6 +85,7 @@ impl LinkListener {
             handshakes: Rc::default(),
             is_closed: Cell::new(false),
             tokens: RefCell::default(),
+            test: TestSlot::default(),
             paired,
             tell,
         })
@@ -106,8 +116,15 @@ impl LinkListener {
             let begun = with_deadline(limit, own.shake_hands(stream, &source)).await;
             drop(count);
             match begun {
-                Some(Ok(None)) => {}
-                Some(Ok(Some((core, hello, halves)))) => core.serve(hello.connection, source, halves).await,
+                Some(Ok(AcceptedConnection::Paired)) => {}
+                Some(Ok(AcceptedConnection::Session(core, hello, halves))) => {
+                    core.serve(hello.connection, source, halves).await;
+                }
+                Some(Ok(AcceptedConnection::Test(connection))) => {
+                    if let Err(reason) = connection.serve(&own.world).await {
+                        own.reject(&source, reason);
+                    }
+                }
                 Some(Err(failure)) => own.reject(&source, failure.to_string()),
                 None => own.reject(&source, "no hello in time".to_owned()),
             }
@@ -147,12 +164,7 @@ impl LinkListener {
         self.sessions.borrow_mut().retain(|_, core| !core.has_ended());
     }
 
-    /// `None` after a pairing.
-    async fn shake_hands(
-        &self,
-        stream: Stream,
-        source: &str,
-    ) -> Result<Option<ServedConnection>, HelloFailure> {
+    async fn shake_hands(&self, stream: Stream, source: &str) -> Result<AcceptedConnection, HelloFailure> {
         let security = &self.settings.security;
         let secured = security.secure(&self.world, stream, PairingRole::Maker).await?;
         let SecuredConnection { halves: (mut reader, mut writer), peer } = secured;
@@ -160,8 +172,9 @@ impl LinkListener {
             FrameBody::Hello(theirs) => theirs,
             FrameBody::Pairing(said) => {
                 let paired = self.pair(&mut writer, source, &said, peer.as_ref()).await;
-                return paired.map(|()| None);
+                return paired.map(|()| AcceptedConnection::Paired);
             }
+            FrameBody::LinkTest(said) => return self.begin_test(said, (reader, writer), peer.as_ref()).await,
             _ => return Err(HelloFailure::Connection("the first frame is not hello".to_owned())),
         };
         if let Err(refused) = security.check(peer.as_ref(), theirs.site) {
@@ -179,7 +192,39 @@ impl LinkListener {
             self.begun.borrow_mut().push_back(LinkSession { core: Rc::clone(&core) });
             self.has_begun.notify_one();
         }
-        Ok(Some((core, theirs, (reader, writer))))
+        Ok(AcceptedConnection::Session(core, theirs, (reader, writer)))
+    }
+
+    /// Lets a connection of a paired site into a test of the line.
+    async fn begin_test(
+        &self,
+        said: LinkTestFrame,
+        (reader, mut writer): (LinkReader, LinkWriter),
+        peer: Option<&AuthenticatedPeer>,
+    ) -> Result<AcceptedConnection, HelloFailure> {
+        let checked = self.settings.security.check(peer, said.site).and_then(|()| self.check_test(&said));
+        let entered = checked.and_then(|()| self.test.enter(&said, self.world.now()));
+        let place = match entered {
+            Ok(place) => place,
+            Err(refused) => return Err(refuse(&mut writer, refused).await),
+        };
+        let answer = LinkTestFrame { site: self.settings.site, ..said };
+        hello::send(&mut writer, FrameBody::LinkTest(answer)).await?;
+        Ok(AcceptedConnection::Test(TestConnection { place, halves: (reader, writer) }))
+    }
+
+    fn check_test(&self, said: &LinkTestFrame) -> Result<(), RefusalFrame> {
+        if !self.settings.versions.has(said.version) {
+            let text = format!("the other site does not know version {} of the link", said.version);
+            return Err(refusal(RefusalCode::Version, text));
+        }
+        if said.site == self.settings.site {
+            return Err(refusal(RefusalCode::NotPaired, "a site cannot be its own peer"));
+        }
+        if self.is_closed.get() {
+            return Err(refusal(RefusalCode::Closing, "the other site stops"));
+        }
+        Ok(())
     }
 
     /// Answers a site that presents a token.

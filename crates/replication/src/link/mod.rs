@@ -6,7 +6,7 @@
 //! `docs/replication.md` has the design.
 //!
 //! Reading order: [`LinkFault`] and the options here, `send_queue`, `receive_queue`, `channel_table`, `alive_watch`,
-//! `connection`, `pairing`, `security`, `hello`, `session`, `dialer`, `listener`.
+//! `connection`, `pairing`, `security`, `hello`, `session`, `dialer`, `listener`; `test_flow`, `test_answer`, `test_run`.
 
 mod alive_watch;
 pub mod canary;
@@ -20,6 +20,9 @@ mod receive_queue;
 mod security;
 mod send_queue;
 mod session;
+mod test_answer;
+mod test_flow;
+mod test_run;
 
 pub use alive_watch::RoundTrips;
 pub use dialer::pair;
@@ -27,6 +30,7 @@ pub use listener::{LinkListener, RejectedConnection};
 pub use pairing::{PairedSites, PairingToken};
 pub use security::LinkSecurity;
 pub use session::{ConnectionStatus, LinkChannel, LinkEvent, LinkSession};
+pub use test_run::{LinkTestSize, PathFigures, PathMeasurement, RateFigures, RoundTripFigures, test_link};
 
 use crate::frame::{FrameError, RefusalCode, RefusalFrame, VersionRange};
 use array::format::SiteId;

@@ -10,10 +10,11 @@ use replication::{
     cut::GroupCut,
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
-        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, PairingFrame,
-        PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, ReceiptFrame,
-        RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, SiteMessageFrame,
-        TakenOverFrame, VersionRange, WordFrame,
+        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, LinkTestFrame,
+        PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState,
+        ReceiptFrame, RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot,
+        SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame, TestOrderFrame, VersionRange,
+        WordFrame,
     },
     lineage::Lineage,
 };
@@ -139,6 +140,10 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::Refusal(refusal.clone()),
         FrameBody::Alive(AliveFrame { number: 9, is_reply: true }),
         FrameBody::Pairing(PairingFrame { site, proof: [8; 32] }),
+        FrameBody::LinkTest(LinkTestFrame { version: 2, site, test: 5, connections: 4 }),
+        FrameBody::TestOrder(TestOrderFrame { is_download: true, skipped_ms: 250, ends_ms: 1000 }),
+        FrameBody::TestData(TestDataFrame { bytes: vec![7; 300] }),
+        FrameBody::TestCount(TestCountFrame { bytes: 1 << 20, nanoseconds: 750_000_000 }),
         FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: None }),
         FrameBody::Attach(AttachFrame { group: GroupId([1; 16]), part: Some(3) }),
         FrameBody::SiteMessage(SiteMessageFrame { text: "{\"groups\":[]}".to_owned() }),
@@ -159,7 +164,15 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::TakenOver(TakenOverFrame { fence: Fence(8), epoch }),
     ];
     let place = |body: FrameBody| {
-        let is_of_session = matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_) | FrameBody::Pairing(_));
+        let is_of_test = matches!(
+            body,
+            FrameBody::LinkTest(_)
+                | FrameBody::TestOrder(_)
+                | FrameBody::TestData(_)
+                | FrameBody::TestCount(_)
+        );
+        let is_of_session =
+            is_of_test || matches!(body, FrameBody::Hello(_) | FrameBody::Alive(_) | FrameBody::Pairing(_));
         let sequence = u64::from(body.kind().is_ordered()) * 12;
         Frame { channel: u32::from(!is_of_session) * 5, sequence, body }
     };

@@ -10,6 +10,7 @@ mod lineage;
 mod link;
 mod link_hello;
 mod link_scene;
+mod link_tests;
 mod link_tls;
 mod lives;
 mod living_site;
