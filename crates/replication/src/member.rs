@@ -4,6 +4,8 @@ use crate::{
     connect::SiteRole,
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
+    secondary::forks,
+    transfer_meter::TransferMeter,
 };
 use array::{
     error::Result,
@@ -20,6 +22,8 @@ pub struct GroupMember {
     state: RefCell<GroupState>,
     /// Held while a change becomes stable: two at one time would each record a state without the other.
     changing: tokio::sync::Mutex<()>,
+    /// Of both roles.
+    pub(crate) meter: TransferMeter,
 }
 
 impl GroupMember {
@@ -31,7 +35,8 @@ impl GroupMember {
         let one_part = state.lineage.as_ref().is_none_or(|lineage| lineage.parts() == 1);
         assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
-        Rc::new(Self { pool, group, volumes, records, state, changing: tokio::sync::Mutex::default() })
+        let changing = tokio::sync::Mutex::default();
+        Rc::new(Self { pool, group, volumes, records, state, changing, meter: TransferMeter::default() })
     }
 
     pub fn pool(&self) -> &Rc<Pool> {
@@ -40,6 +45,11 @@ impl GroupMember {
 
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// Figures of what was sent and received, for people.
+    pub fn meter(&self) -> &TransferMeter {
+        &self.meter
     }
 
     pub fn state(&self) -> GroupState {
@@ -114,6 +124,11 @@ impl GroupMember {
         let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
         let span = lineage.current().spans[0];
         Ok(if last < span.start { span.fork } else { last })
+    }
+
+    /// Names of the volumes that keep what this side once gave up of the group's, until they are deleted.
+    pub fn forks(&self) -> Vec<String> {
+        forks::names(self)
     }
 
     /// A person says that the other side's history counts: what this one has beyond it becomes a fork at the next

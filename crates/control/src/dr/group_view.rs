@@ -1,5 +1,6 @@
 //! A DR group as other threads see it.
 
+use super::group_report::DrGroupReport;
 use array::format::{GroupId, SiteId, VolumeId};
 use replication::session::ReplicationMode;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub struct DrGroupView {
     pub last_end: Option<(WallTime, String)>,
     /// Of a secondary: everything that hosts were answered until then is here, and whether the primary was in sync.
     pub complete_until: Option<(WallTime, bool)>,
+    /// Times and figures for people.
+    pub report: DrGroupReport,
 }
 
 /// A record that a pool keeps of a group, and that cannot be used.

@@ -9,9 +9,10 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
+//! Reading order: `thread_channel`, [`group_view`], [`group_report`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
 //! [`link_view`], [`link_thread`].
 
+pub mod group_report;
 pub mod group_view;
 mod hosted_group;
 pub mod link_thread;

@@ -83,6 +83,7 @@ impl PrimaryGroup {
             Err(end) => end,
         };
         self.outbox.borrow_mut().close();
+        self.member.meter.end_pass();
         self.session.borrow_mut().note_disconnected(self.world.now());
         self.changed.notify_waiters();
         end

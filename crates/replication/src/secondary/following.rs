@@ -9,6 +9,7 @@ use crate::{
     lineage::{Lineage, Side},
     pass::{PassFault, PassGoal, PassInbox, before, changed_ranges, send, take_cut},
     planted::{self, ReplicationBug},
+    sent_changes::bytes_of,
 };
 use array::format::{EpochId, SnapshotId, Stamp};
 use std::{collections::BTreeMap, convert::Infallible};
@@ -19,7 +20,9 @@ const RANGES_AT_ONCE: usize = 4096;
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
-        match self.follow(channel).await {
+        let ended = self.follow(channel).await;
+        self.member.meter.end_pass();
+        match ended {
             Ok(never) => match never {},
             Err(end) => end,
         }
@@ -48,6 +51,7 @@ impl SecondaryGroup {
                     Ok(())
                 }
                 FrameBody::Word(word) => {
+                    self.member.meter.note_word(&self.world);
                     self.note_told(word.said_at, word.told.stamps()[0]);
                     let mut answers = self.told_answers.get();
                     answers.note_sync(word.is_in_sync && self.is_of_history.get());
@@ -234,7 +238,9 @@ impl SecondaryGroup {
             self.has.set(complete);
             self.confirm(channel).await?;
         }
+        let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
         apply::apply(&self.member.pool, changes).await?;
+        self.member.meter.note_received(bytes);
         if let Some(complete) = complete {
             // The command in doubt was sent again, if this side had a part of it.
             self.is_in_doubt.set(false);
