@@ -74,7 +74,11 @@ impl TransferMeter {
 
     /// Blocks of the pass under way were sent or received.
     pub(crate) fn note_pass_blocks(&self, bytes: u64, is_sender: bool) {
-        if is_sender { self.note_sent(bytes) } else { self.note_received(bytes) }
+        if is_sender {
+            self.note_sent(bytes)
+        } else {
+            self.note_received(bytes)
+        }
         self.pass_bytes.update(|all| all + bytes);
         if let Some(pass) = &mut *self.pass.borrow_mut() {
             pass.done_bytes += bytes;

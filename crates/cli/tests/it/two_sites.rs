@@ -19,8 +19,8 @@ const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
 const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
 
 /// A site in a folder of its own; its server is killed when this is dropped.
-struct Site {
-    bench: Bench,
+pub struct Site {
+    pub bench: Bench,
     port: u16,
     server: Option<Child>,
 }
@@ -44,7 +44,7 @@ impl Site {
         self.bench.make_file("site.toml", text.as_bytes());
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         let mut command = self.bench.command(&["serve", "site.toml", "--state", "state", "--quiet"]);
         let log = fs::File::options().create(true).append(true).open(self.bench.path("log")).unwrap();
         self.server = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
@@ -54,24 +54,24 @@ impl Site {
         until("it is ready", || self.bench.run(&["dr", "status", "--state", "state"]).code != Some(2));
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
     }
 
     /// The row of the group.
-    fn row(&self) -> serde_json::Value {
+    pub fn row(&self) -> serde_json::Value {
         let said = self.bench.run(&["dr", "status", "--state", "state", "--json"]);
         json_of(&said.stdout)["groups"][0].clone()
     }
 
-    fn is(&self, role: &str, state: &str) -> bool {
+    pub fn is(&self, role: &str, state: &str) -> bool {
         let row = self.row();
         row["role"] == role && row["state"] == state
     }
 
-    fn verb(&self, verb: &str) -> String {
+    pub fn verb(&self, verb: &str) -> String {
         done(&self.bench.run(&self.words(verb)))
     }
 
@@ -121,7 +121,7 @@ impl Drop for Site {
 }
 
 /// Boston with a volume, and Denver with a replica of it that is alike.
-fn pair(mode: &str) -> (Site, Site) {
+pub fn pair(mode: &str) -> (Site, Site) {
     let boston = Site::begin("boston", &format!("{VOLUME}{EXPORT}"));
     let denver = Site::begin("denver", "");
     let token = boston.bench.run(&["dr", "token", "--state", "state"]);

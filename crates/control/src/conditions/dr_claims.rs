@@ -17,8 +17,10 @@ use world::{ByteCount, WallTime};
 
 /// Pool of a site's condition.
 const LINK: &str = "link";
-/// Time for which a site is not reached, a group is alone, or serves nobody, before that is a condition.
+/// Time for which a site is not reached, or a group is alone, before that is a condition.
 const LASTS: Duration = Duration::from_secs(3);
+/// Time for which hosts are not served: a planned failover takes less.
+const HOSTS_WAIT: Duration = Duration::from_secs(10);
 /// Time after which both sites have found out what groups they have in common.
 const AGREED_WITHIN: Duration = Duration::from_secs(10);
 /// A secondary hears of its primary each second.
@@ -33,12 +35,13 @@ struct OtherSite<'l> {
     name: String,
     /// `None` if both are not paired, or this server has no link.
     peer: Option<&'l PeerView>,
+    has_link: bool,
 }
 
 fn other_site(link: Option<&LinkView>, site: SiteId) -> OtherSite<'_> {
     let peer = link.and_then(|link| link.peers.iter().find(|peer| peer.site == site));
     let name = peer.map_or_else(|| format!("site {site}"), |peer| peer.name.clone());
-    OtherSite { name, peer }
+    OtherSite { name, peer, has_link: link.is_some() }
 }
 
 fn age(since: WallTime, now: WallTime) -> Duration {
@@ -87,10 +90,9 @@ fn cost_unreached(group: &DrGroupView, peer: &str, now: WallTime) -> String {
     let name = &group.name;
     match (group.role, group.mode) {
         (DrRole::Secondary, _) => match group.complete_until {
-            Some((until, _)) => format!(
-                "{name} is primary there, and complete here until {}",
-                shown_time(until.seconds)
-            ),
+            Some((until, _)) => {
+                format!("{name} is primary there, and complete here until {}", shown_time(until.seconds))
+            }
             None => format!("{name} is primary there, and how far this site has it is not known"),
         },
         (DrRole::Primary, _) if !group.serves => format!("hosts of {name} wait for {peer}"),
@@ -171,10 +173,12 @@ fn hosts_claim(
         // A primary says how it is each second, whatever else it sends.
         let is_silent = group.report.last_word.is_none_or(|word| age(word, now) >= SILENT);
         let is_lone = is_older(group.connected_since, now, SILENT) && is_silent && group.state == "following";
-        return claim(format!("{name} is secondary here, and {peer} is connected and does not lead it either"))
-            .filter(|_| is_lone);
+        return claim(format!(
+            "{name} is secondary here, and {peer} is connected and does not lead it either"
+        ))
+        .filter(|_| is_lone);
     }
-    let since = group.report.unserved_since.filter(|since| age(*since, now) >= LASTS)?;
+    let since = group.report.unserved_since.filter(|since| age(*since, now) >= HOSTS_WAIT)?;
     let why = match (group.state, group.mode) {
         ("connecting", ReplicationMode::Sync { is_failsafe: true, .. }) => {
             format!("{peer} is not reached, and it may not go on alone (failsafe)")
@@ -221,7 +225,11 @@ fn course_claim(
     let merging = merging.unwrap_or_default();
     if let Some(since) = group.report.alone_since.filter(|since| age(*since, now) >= LASTS) {
         let since = shown_time(since.seconds);
-        let lacks = ByteCount(group.unconfirmed_bytes);
+        // What was written before a restart is not counted.
+        let lacks = match group.unconfirmed_bytes {
+            0 => "what hosts wrote since then".to_owned(),
+            bytes => ByteCount(bytes).to_string(),
+        };
         let history = history(group, now);
         return claim(
             "dr_alone",
@@ -245,12 +253,16 @@ fn stop_of(group: &DrGroupView, other: &OtherSite<'_>, now: WallTime) -> Option<
         "refused" => Some(format!("it has nothing in common with the group of {peer}, or both are primary")),
         state if state.starts_with("suspended") => Some(format!("it is {state}")),
         _ => match other.peer {
+            None if !other.has_link => {
+                Some("the site file has no listen in [replication], so no other site is reached".to_owned())
+            }
             None => Some(format!("this site is not paired with {peer}")),
             Some(known) if group.connected_since.is_none() => {
                 let is_late = is_older(known.connected_since, now, AGREED_WITHIN);
                 let ended = group.last_end.as_ref();
                 let is_flapping = ended.is_some_and(|(time, _)| age(*time, now) < AGREED_WITHIN);
-                let why = ended.map_or_else(|| "it may not have the group".to_owned(), |(_, why)| why.clone());
+                let why =
+                    ended.map_or_else(|| "it may not have the group".to_owned(), |(_, why)| why.clone());
                 (is_late && !is_flapping).then(|| format!("{peer} is connected, without the group: {why}"))
             }
             Some(_) => None,
@@ -269,8 +281,12 @@ fn copy_claim(
     }
     let (name, peer) = (&group.name, &other.name);
     let who = match group.role {
-        DrRole::Primary => format!("{name}: {peer} does not have the first copy whole, and cannot take over yet"),
-        DrRole::Secondary => format!("{name}: the first copy from {peer} is not whole, so it cannot be promoted here yet"),
+        DrRole::Primary => {
+            format!("{name}: {peer} does not have the first copy whole, and cannot take over yet")
+        }
+        DrRole::Secondary => {
+            format!("{name}: the first copy from {peer} is not whole, so it cannot be promoted here yet")
+        }
     };
     let left = group.report.merge.as_ref().map(|merge| format!("; {}", merge_words(merge, now)));
     Some(ConditionClaim::new("dr_first_copy", pool, format!("{who}{}", left.unwrap_or_default())))

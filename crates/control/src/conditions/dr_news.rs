@@ -46,7 +46,11 @@ impl DrWatch {
                 let peer = peer.map_or("the other site", |peer| peer.name.as_str());
                 let before = self.seen.remove(&group.group).filter(|before| before.role == group.role);
                 let happened = before.map(|before| before.compare(group, peer)).unwrap_or_default();
-                news.extend(happened.into_iter().map(|(kind, text)| DrNews { pool: pool.clone(), kind, text }));
+                news.extend(happened.into_iter().map(|(kind, text)| DrNews {
+                    pool: pool.clone(),
+                    kind,
+                    text,
+                }));
                 seen.insert(group.group, SeenGroup::of(group));
             }
         }

@@ -6,6 +6,8 @@
 mod board;
 mod dr_claims;
 mod dr_news;
+#[cfg(test)]
+mod dr_tests;
 mod drive_pace;
 mod evaluation;
 mod login_rate;

@@ -17,6 +17,8 @@ use world::{Moment, WallTime};
 /// Times at which the rate of a merge is looked at: it is that of the last ten seconds.
 const RATE_EVERY: Duration = Duration::from_secs(1);
 const RATE_LOOKS: usize = 11;
+/// The other site says what it is about to send: a time beyond this is none that anybody waits for.
+const TIME_LEFT_MAX: Duration = Duration::from_secs(365 * 86_400);
 
 /// Beside its state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +71,7 @@ impl DrMerge {
     /// Time that the pass under way still takes at the rate of the last seconds.
     pub fn time_left(&self) -> Option<Duration> {
         let seconds = self.remaining_bytes.checked_div(self.rate)?;
-        Some(Duration::from_secs(seconds))
+        Some(Duration::from_secs(seconds).min(TIME_LEFT_MAX))
     }
 }
 

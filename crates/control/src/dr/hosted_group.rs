@@ -278,7 +278,10 @@ impl HostedGroup {
                     match end {
                         PrimaryEnd::HandedOver { has, taken_over } => {
                             self.note_end("the other site is primary, as it was asked for".to_owned());
-                            self.occurred("dr_handed_over", "the other site is primary, by a planned failover");
+                            self.occurred(
+                                "dr_handed_over",
+                                "the other site is primary, by a planned failover",
+                            );
                             // A command that came although its host was gone is not there.
                             group.refuse_hosts();
                             group.end();
@@ -295,7 +298,10 @@ impl HostedGroup {
                         }
                         PrimaryEnd::StoodDown => {
                             self.note_end("the other site is primary".to_owned());
-                            self.occurred("dr_stood_down", "the other site has the right to write: this side follows from now on");
+                            self.occurred(
+                                "dr_stood_down",
+                                "the other site has the right to write: this side follows from now on",
+                            );
                             let has = group.session().has().stamps()[0];
                             self.leave(&group).await;
                             return self.keep(waiting, (has, Entry::Returned));

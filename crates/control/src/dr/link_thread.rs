@@ -255,7 +255,8 @@ impl Link {
 
     fn view(&self) -> LinkView {
         let (lines, sessions) = (self.lines.borrow(), self.sessions.borrow());
-        let lost_since = |site| lines.get(site).and_then(|line: &PeerLine| line.lost_since).unwrap_or(self.started_at);
+        let lost_since =
+            |site| lines.get(site).and_then(|line: &PeerLine| line.lost_since).unwrap_or(self.started_at);
         let mut peers: Vec<PeerView> = self
             .peers
             .borrow()
@@ -447,7 +448,10 @@ impl Link {
             addresses: vec![address.to_owned()],
         };
         self.journal.put_paired_site(&peer).map_err(|error| error.refusal())?;
-        self.note_pairing(site, &format!("paired with {} at {address}, with a token of that site", peer.name));
+        self.note_pairing(
+            site,
+            &format!("paired with {} at {address}, with a token of that site", peer.name),
+        );
         let before = self.peers.borrow_mut().insert(site, peer);
         if before.is_none_or(|before| before.addresses.is_empty()) {
             self.keep_connected(site);

@@ -1,6 +1,8 @@
 //! The page of kinds, made from their table.
 
-use super::{KindCourse, ReportedKind, dr_kinds::DR_KINDS, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS};
+use super::{
+    KindCourse, ReportedKind, dr_kinds::DR_KINDS, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS,
+};
 use crate::page_lines::page_lines;
 
 const HEAD: &str = "\

@@ -21,25 +21,38 @@ const fn group(
 
 /// In the order in which they are shown, behind those of pools.
 pub static DR_FAMILIES: &[MetricFamily] = &[
-    MetricFamily::new("spindle_dr_group", INFO, "UUID and other site of a DR group.", MetricSource::DrGroupInfo),
+    MetricFamily::new(
+        "spindle_dr_group",
+        INFO,
+        "UUID and other site of a DR group.",
+        MetricSource::DrGroupInfo,
+    ),
     MetricFamily::new(
         "spindle_dr_group_state",
         GAUGE,
         "1 for the state that the group is in towards its other site; no sample for other states.",
         MetricSource::DrGroupState,
     ),
-    group("spindle_dr_group_primary", GAUGE, "1 if the group is primary here, 0 if it is secondary.", |group| {
-        flag(group.role == DrRole::Primary)
-    }),
+    group(
+        "spindle_dr_group_primary",
+        GAUGE,
+        "1 if the group is primary here, 0 if it is secondary.",
+        |group| flag(group.role == DrRole::Primary),
+    ),
     group("spindle_dr_group_serving", GAUGE, "1 if hosts are served here.", |group| flag(group.serves)),
-    group("spindle_dr_group_connected", GAUGE, "1 if the group has a connection to its other site.", |group| {
-        flag(group.connected_since.is_some())
-    }),
+    group(
+        "spindle_dr_group_connected",
+        GAUGE,
+        "1 if the group has a connection to its other site.",
+        |group| flag(group.connected_since.is_some()),
+    ),
     group(
         "spindle_dr_group_in_sync",
         GAUGE,
         "1 if hosts are answered once both sites have a write. Of a primary in sync mode.",
-        |group| primary(group, is_sync(group)).and_then(|()| flag(!group.is_alone && group.state == "streaming")),
+        |group| {
+            primary(group, is_sync(group)).and_then(|()| flag(!group.is_alone && group.state == "streaming"))
+        },
     ),
     group(
         "spindle_dr_group_alone",
@@ -65,12 +78,9 @@ pub static DR_FAMILIES: &[MetricFamily] = &[
         "Bytes that hosts were answered for, or wait for, and the other site has not confirmed. Of a primary.",
         |group| primary(group, true).map(|()| Count(group.unconfirmed_bytes)),
     ),
-    group(
-        "spindle_dr_group_unconfirmed_seconds",
-        SECONDS,
-        "Age of the oldest of them.",
-        |group| primary(group, true).map(|()| Number(group.unconfirmed_ms as f64 / 1000.0)),
-    ),
+    group("spindle_dr_group_unconfirmed_seconds", SECONDS, "Age of the oldest of them.", |group| {
+        primary(group, true).map(|()| Number(group.unconfirmed_ms as f64 / 1000.0))
+    }),
     group(
         "spindle_dr_group_kept_log_bytes",
         BYTES,

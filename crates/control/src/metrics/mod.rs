@@ -14,7 +14,8 @@ mod listing;
 mod selection;
 
 pub use exposition::{
-    HISTOGRAMS_MAX, MeteredDrGroup, MeteredSite, MetricsFormat, MetricsSetting, NamedFigures, render, render_site,
+    HISTOGRAMS_MAX, MeteredDrGroup, MeteredSite, MetricsFormat, MetricsSetting, NamedFigures, render,
+    render_site,
 };
 pub use families::{MetricFamily, MetricKind, MetricUnit, families};
 pub use listing::listing;

@@ -6,7 +6,7 @@ pub use super::{
     conditions::ConditionRow,
     cuts::{SettlementBody, TakenCut},
     dr_groups::{FailoverBody, NewDrGroupBody},
-    dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrSiteRow, DrSites},
+    dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites},
     dr_sites::{MadePairingToken, NewPairingBody, NewPairingTokenBody},
     drive_warnings::DriveWarningBody,
     events::{EventPage, EventRow, EventSeverity},
