@@ -170,7 +170,7 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         "A DR group was primary here, and the other site has the right to write: this one follows from now on.",
         [
             "Hosts that were connected here are disconnected; the other site serves them.",
-            "It keeps what it had of its own as a fork, and gets what the other site has.",
+            "What it has of its own becomes a fork, and it gets what the other site has.",
             STAYS,
             "See that hosts connect at the other site, and whether 'spindle dr status' here names a fork.",
         ],
