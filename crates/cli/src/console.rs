@@ -22,6 +22,9 @@ use std::{
 /// Width taken when the terminal does not tell its own.
 const WIDTH_DEFAULT: usize = 100;
 
+/// Moves to the upper left corner, and erases what is below.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
 /// Output settings, read once from the environment.
 #[derive(Clone, Debug)]
 pub struct Console {
@@ -62,6 +65,17 @@ impl Console {
     pub fn say(&self, text: &str) {
         if !self.quiet {
             self.say_always(text);
+        }
+    }
+
+    /// Makes room at the top of a terminal for words to people; does nothing elsewhere.
+    pub fn clear_screen(&self) {
+        if self.wraps {
+            let _ = if self.to_stderr {
+                write!(io::stderr(), "{CLEAR}")
+            } else {
+                write!(io::stdout(), "{CLEAR}")
+            };
         }
     }
 

@@ -6,7 +6,8 @@
 //! 2. A view is published once a second at most, and only if something in it changed; at once if what is served has
 //!    changed, for the portal routes by it, and after changes of drives. Rows of volumes are made only when the catalogue
 //!    has changed; what needs the rows of all segments is as old as [`HealthCollector`] says.
-//! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
+//! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view, but for
+//!    those of DR groups.
 
 use crate::{
     dr::group_view::DrGroups,

@@ -27,4 +27,5 @@ pub mod secondary;
 mod sent_changes;
 pub mod session;
 mod taken_records;
+pub mod transfer_meter;
 pub mod witness;

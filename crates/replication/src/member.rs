@@ -4,6 +4,8 @@ use crate::{
     connect::SiteRole,
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
+    secondary::forks,
+    transfer_meter::TransferMeter,
     witness::keeper::LeaseKeeper,
 };
 use array::{
@@ -27,6 +29,8 @@ pub struct GroupMember {
     changing: tokio::sync::Mutex<()>,
     /// Of a group with a witness.
     keeper: OnceCell<Rc<LeaseKeeper>>,
+    /// Of both roles.
+    pub(crate) meter: TransferMeter,
 }
 
 impl GroupMember {
@@ -39,7 +43,8 @@ impl GroupMember {
         assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
         let (changing, keeper) = (tokio::sync::Mutex::default(), OnceCell::new());
-        Rc::new(Self { pool, group, volumes, records, state, changing, keeper })
+        let meter = TransferMeter::default();
+        Rc::new(Self { pool, group, volumes, records, state, changing, keeper, meter })
     }
 
     /// Gives the group a witness, before its flows begin.
@@ -62,6 +67,11 @@ impl GroupMember {
 
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// Figures of what was sent and received, for people.
+    pub fn meter(&self) -> &TransferMeter {
+        &self.meter
     }
 
     pub fn state(&self) -> GroupState {
@@ -136,6 +146,11 @@ impl GroupMember {
         let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
         let span = lineage.current().spans[0];
         Ok(if last < span.start { span.fork } else { last })
+    }
+
+    /// Names of the volumes that keep what this side once gave up of the group's, until they are deleted.
+    pub fn forks(&self) -> Vec<String> {
+        forks::names(self)
     }
 
     /// A person says that the other side's history counts: what this one has beyond it becomes a fork at the next

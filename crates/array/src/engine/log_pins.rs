@@ -180,6 +180,13 @@ impl LogPin {
         shared.give_up_pins_over_bound();
     }
 
+    /// Size of the log that the pin keeps, in bytes of one copy and in whole segments; `None` once it is lost.
+    pub fn kept_bytes(&self) -> Option<u64> {
+        let (position, shared) = (self.position()?, self.shared.upgrade()?);
+        let segments = self.pins.segments_behind(position).count() as u64;
+        Some(segments * u64::from(shared.drives.geometry().slot_bytes))
+    }
+
     /// Gives back records before `position`. Does nothing once the pin is lost.
     ///
     /// # Panics

@@ -184,12 +184,17 @@ the same name, unless --pool names another one.")]
     #[command(after_help = "Examples:
   spindle dr status
   spindle dr status sg1 --json
+  spindle dr status --watch
 
 Ends with 0 if all groups are connected and none is behind or damaged, and with 1 otherwise.")]
     Status {
         /// Only this group
         #[arg(value_name = "GROUP")]
         group: Option<String>,
+
+        /// Show it again each second until Ctrl-C, if anything has changed
+        #[arg(long, conflicts_with = "json")]
+        watch: bool,
     },
     /// Say that the other site's writes count, after both have written: those of this site become a fork
     #[command(after_help = "Example:

@@ -25,6 +25,8 @@ use world::{
 
 const GROUPS_PATH: &str = "/v1/dr/groups";
 const SITES_PATH: &str = "/v1/dr/sites";
+/// Interval of `dr status --watch`.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// More than a token and its line end have.
 const TOKEN_BYTES_MAX: u64 = 4096;
 /// Default of the time for which hosts wait for a lost site.
@@ -42,7 +44,7 @@ pub fn dr(arguments: &DrArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.common.json, false);
     real::run(0, RealOptions::default(), async |world: World| {
         let server = arguments.common.place.connection(&world)?;
-        run(&server, &arguments.verb, &console).await
+        run((&world, &server), &arguments.verb, &console).await
     })
 }
 
@@ -67,7 +69,11 @@ pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
     })
 }
 
-async fn run(server: &ServerConnection, verb: &DrVerb, console: &Console) -> Result<ExitStatus, Refusal> {
+async fn run(
+    (world, server): (&World, &ServerConnection),
+    verb: &DrVerb,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
     match verb {
         DrVerb::Token { valid } => {
             let body = NewPairingTokenBody { valid_s: valid.as_secs() };
@@ -122,16 +128,16 @@ async fn run(server: &ServerConnection, verb: &DrVerb, console: &Console) -> Res
             let made = server.change_to_its_end(Method::POST, GROUPS_PATH, Some(&body)).await?;
             return status::show_change(&made.parsed()?, console);
         }
-        DrVerb::Status { group } => {
-            let sites: DrSites = server.get(SITES_PATH).await?;
-            let mut groups: DrGroupList = server.get(GROUPS_PATH).await?;
-            if let Some(wanted) = group {
-                groups.groups.retain(|row| row.name == *wanted);
-                if groups.groups.is_empty() {
-                    return Err(no_group(wanted));
+        DrVerb::Status { group, watch } => {
+            let mut shown = Vec::new();
+            loop {
+                let (sites, groups) = look(server, group.as_deref()).await?;
+                if !*watch {
+                    return status::show(&sites, &groups, console);
                 }
+                status::show_again((&sites, &groups), &mut shown, console)?;
+                world.sleep(WATCH_EVERY).await;
             }
-            return status::show(&sites, &groups, console);
         }
         DrVerb::GiveWay { group, yes } => {
             let row = find(server, group).await?;
@@ -168,6 +174,19 @@ async fn run(server: &ServerConnection, verb: &DrVerb, console: &Console) -> Res
         }
     }
     console.finish(ExitStatus::Pass)
+}
+
+/// This site, and its groups, or one of them.
+async fn look(server: &ServerConnection, group: Option<&str>) -> Result<(DrSites, DrGroupList), Refusal> {
+    let sites = server.get(SITES_PATH).await?;
+    let mut groups: DrGroupList = server.get(GROUPS_PATH).await?;
+    if let Some(wanted) = group {
+        groups.groups.retain(|row| row.name == *wanted);
+        if groups.groups.is_empty() {
+            return Err(no_group(wanted));
+        }
+    }
+    Ok((sites, groups))
 }
 
 fn mode_of(

@@ -3,9 +3,13 @@
 use crate::{console::Console, exit_status::ExitStatus};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
-    web::client::{DrGroupList, DrGroupRow, DrSiteRow, DrSites},
+    web::client::{DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites},
 };
-use report::{Refusal, duration::show_duration};
+use replication::primary::PINNED_BYTES_MAX;
+use report::{
+    Refusal,
+    duration::{show_duration, show_estimate},
+};
 use serde::Serialize;
 use std::time::Duration;
 use world::ByteCount;
@@ -23,29 +27,54 @@ pub fn show(sites: &DrSites, groups: &DrGroupList, console: &Console) -> Result<
     if console.is_for_programs() {
         console.json_of(&DrStatus { site: sites, groups })?;
     }
-    console.say(&format!("site {}, waits for other sites at {}", sites.name, sites.address));
-    sites.peers.iter().for_each(|peer| console.say(&peer_line(peer)));
-    if sites.peers.is_empty() {
-        console.say(
-            "paired with no site: 'spindle dr token' there, 'spindle dr pair' here, or the other way round",
-        );
-    }
-    groups.groups.iter().for_each(|row| say(row, console));
-    if groups.groups.is_empty() {
-        console.say("no DR groups: 'spindle dr create'");
-    }
-    for damaged in &groups.damaged {
-        console.warn(&format!(
-            "the record of DR group {} in pool {} cannot be used: {}; no volume of that pool is served",
-            damaged.group, damaged.pool, damaged.problem
-        ));
-    }
-    if groups.is_incomplete {
-        console.warn("a pool is not open: its groups are not shown");
-    }
+    lines(sites, groups).iter().for_each(|line| console.say(line));
+    warnings(groups).iter().for_each(|warning| console.warn(warning));
     let is_well = |row: &DrGroupRow| row.connected_since.is_some() && !row.is_behind;
     let is_all_well = groups.groups.iter().all(is_well) && groups.damaged.is_empty() && !groups.is_incomplete;
     console.finish(if is_all_well { ExitStatus::Pass } else { ExitStatus::Fail })
+}
+
+/// Shows all again, with what changed since the last time: a terminal is redrawn.
+pub fn show_again(
+    (sites, groups): (&DrSites, &DrGroupList),
+    last: &mut Vec<String>,
+    console: &Console,
+) -> Result<(), Refusal> {
+    let mut lines = lines(sites, groups);
+    lines.extend(warnings(groups).into_iter().map(|warning| format!("warning: {warning}")));
+    if lines != *last {
+        console.clear_screen();
+        lines.iter().for_each(|line| console.say(line));
+        *last = lines;
+    }
+    console.finish(ExitStatus::Pass).map(drop)
+}
+
+fn lines(sites: &DrSites, groups: &DrGroupList) -> Vec<String> {
+    let mut lines = vec![format!("site {}, waits for other sites at {}", sites.name, sites.address)];
+    lines.extend(sites.peers.iter().map(peer_line));
+    if sites.peers.is_empty() {
+        lines.push(
+            "paired with no site: 'spindle dr token' there, 'spindle dr pair' here, or the other way round"
+                .to_owned(),
+        );
+    }
+    lines.extend(groups.groups.iter().flat_map(group_lines));
+    if groups.groups.is_empty() {
+        lines.push("no DR groups: 'spindle dr create'".to_owned());
+    }
+    lines
+}
+
+fn warnings(groups: &DrGroupList) -> Vec<String> {
+    let damaged = groups.damaged.iter().map(|damaged| {
+        format!(
+            "the record of DR group {} in pool {} cannot be used: {}; no volume of that pool is served",
+            damaged.group, damaged.pool, damaged.problem
+        )
+    });
+    let incomplete = groups.is_incomplete.then(|| "a pool is not open: its groups are not shown".to_owned());
+    damaged.chain(incomplete).collect()
 }
 
 /// Shows a group that was changed.
@@ -53,7 +82,7 @@ pub fn show_change(row: &DrGroupRow, console: &Console) -> Result<ExitStatus, Re
     if console.is_for_programs() {
         console.json_of(row)?;
     }
-    say(row, console);
+    group_lines(row).iter().for_each(|line| console.say(line));
     console.finish(ExitStatus::Pass)
 }
 
@@ -66,14 +95,16 @@ fn peer_line(peer: &DrSiteRow) -> String {
             None => connection.address.clone(),
         })
         .collect();
-    match (&peer.connected_since, &peer.last_error_at, &peer.last_error) {
+    match (&peer.connected_since, &peer.lost_since, &peer.last_error) {
         (Some(since), _, _) => format!("  {}: connected since {since}, by {}", peer.name, paths.join(", ")),
-        (None, Some(at), Some(reason)) => format!("  {}: not reached since {at}: {reason}", peer.name),
-        _ => format!("  {}: not connected yet", peer.name),
+        (None, Some(since), Some(reason)) => format!("  {}: not reached since {since}: {reason}", peer.name),
+        (None, Some(since), None) => format!("  {}: not connected since {since}", peer.name),
+        (None, None, _) => format!("  {}: not connected yet", peer.name),
     }
 }
 
-fn say(row: &DrGroupRow, console: &Console) {
+/// A group in a few lines: how it is, what a disaster would cost, and what goes on.
+fn group_lines(row: &DrGroupRow) -> Vec<String> {
     let role = match row.role {
         DrRole::Primary => "primary",
         DrRole::Secondary => "secondary",
@@ -89,19 +120,58 @@ fn say(row: &DrGroupRow, console: &Console) {
             format!("async, behind by at most {time} and {}{over}", ByteCount(*behind_bytes))
         }
     };
-    console.say(&format!(
-        "{}: {role} here, {}, with {}; {mode}; {}/{}",
-        row.name,
-        row.state,
-        row.peer,
-        row.pool,
-        row.volumes.join(&format!(", {}/", row.pool))
-    ));
-    console.say(&format!("  {}", row.summary));
+    let mut lines = vec![
+        format!(
+            "{}: {role} here, {}, with {}; {mode}; {}/{}",
+            row.name,
+            row.state,
+            row.peer,
+            row.pool,
+            row.volumes.join(&format!(", {}/", row.pool))
+        ),
+        format!("  {}", row.summary),
+    ];
     if let Some(witness) = &row.witness {
-        console.say(&format!("  witness {}: {}", witness.addresses.join(", "), witness.summary));
+        lines.push(format!("  witness {}: {}", witness.addresses.join(", "), witness.summary));
     }
+    if let Some(since) = &row.held_since {
+        lines.push(format!("  hosts are not served here since {since}"));
+    }
+    if let Some(since) = &row.alone_since {
+        lines.push(format!("  alone since {since}: hosts are answered without {}", row.peer));
+    }
+    lines.extend(row.merge.as_ref().map(merge_line));
     if let (None, Some(reason)) = (&row.connected_since, &row.disconnected_because) {
-        console.say(&format!("  not connected because: {reason}"));
+        lines.push(format!("  not connected because: {reason}"));
     }
+    if let (None, DrRole::Primary) = (&row.connected_since, row.role) {
+        lines.push(match row.kept_log_bytes {
+            Some(kept) => {
+                let (kept, most) = (ByteCount(kept), ByteCount(PINNED_BYTES_MAX));
+                format!(
+                    "  the log for {} has {kept}, of {most} at most; beyond that the map is read",
+                    row.peer
+                )
+            }
+            None => format!("  the log for {} is given up: the map shows what it lacks", row.peer),
+        });
+    }
+    if !row.forks.is_empty() {
+        let forks = row.forks.join(&format!(", {}/", row.pool));
+        lines.push(format!("  {}/{forks}: what this site gave up, until it is deleted", row.pool));
+    }
+    lines
+}
+
+fn merge_line(merge: &DrMergeRow) -> String {
+    let what = if merge.is_first_copy { "first copy" } else { "merge" };
+    let (done, left) = (ByteCount(merge.done_bytes), ByteCount(merge.remaining_bytes));
+    let time = match merge.seconds_left {
+        Some(seconds) if merge.remaining_bytes > 0 => {
+            let time = show_estimate(Duration::from_secs(seconds));
+            format!(" at {}/s, {time}", ByteCount(merge.bytes_per_second))
+        }
+        _ => String::new(),
+    };
+    format!("  {what} since {}: {done} done, {left} left{time}", merge.since)
 }

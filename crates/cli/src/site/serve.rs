@@ -12,7 +12,7 @@ use crate::{
 use control::{
     DaemonJournal,
     conditions::ConditionClaim,
-    dr::LinkThread,
+    dr::{LinkHandle, LinkThread},
     events::DaemonEventLog,
     notice::{self, NoticeSender},
     notifying::{EventThread, EventThreadSetting},
@@ -91,7 +91,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             };
             let begun = begin(&mut server, &text, &file, &console).await.and_then(|()| {
                 // From here on it is a server that runs, and not one that could not start.
-                event_thread(&world, &server, (journal, events), options, &notices)
+                let handle = link.as_ref().map(|link| link.handle.clone());
+                event_thread(&world, &server, (journal, events, handle), options, &notices)
             });
             match begun {
                 Ok(events) => Ok(RunningServer { server, api, events, link }),
@@ -195,7 +196,7 @@ async fn end_link(link: Option<LinkThread>) {
 fn event_thread(
     world: &World,
     server: &SiteServer,
-    (journal, log): (Arc<DaemonJournal>, DaemonEventLog),
+    (journal, log, link): (Arc<DaemonJournal>, DaemonEventLog, Option<LinkHandle>),
     options: RealOptions,
     notices: &NoticeSender,
 ) -> Result<EventThread, Refusal> {
@@ -203,6 +204,7 @@ fn event_thread(
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         site: server.handle(),
         watched: server.watched(),
+        link,
         journal,
         log,
     };

@@ -81,6 +81,7 @@ mod tokens_of_pools;
 mod top;
 mod two_sites;
 mod two_sites_auto;
+mod two_sites_events;
 mod verb_table;
 mod verify;
 mod verify_counts;

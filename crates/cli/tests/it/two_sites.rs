@@ -139,7 +139,7 @@ impl Drop for Site {
 }
 
 /// Boston with a volume, and Denver with a replica of it that is alike.
-fn pair(mode: &str) -> (Site, Site) {
+pub fn pair(mode: &str) -> (Site, Site) {
     pair_over(mode, |port| port)
 }
 

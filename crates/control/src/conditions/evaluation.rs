@@ -9,11 +9,13 @@
 
 use super::{
     board::{ConditionClaim, OpenCondition, condition_id},
+    dr_claims::{group_claims, site_claims},
     drive_pace::{DrivePace, DriveWork},
     login_rate::LoginRate,
     space_level::space_kind,
 };
 use crate::{
+    dr::LinkView,
     events::{DaemonEventLog, NumberedEvent, SOURCE},
     site::{
         handle::{PoolHandle, SiteView},
@@ -39,11 +41,28 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 7] = ["settlement", "space", "drive", "redundancy", "data", "rebuild", "slow"];
+const SEEN_TOPICS: [&str; 12] = [
+    "settlement",
+    "space",
+    "drive",
+    "redundancy",
+    "data",
+    "rebuild",
+    "slow",
+    "dr",
+    "dr_hosts",
+    "dr_copy",
+    "dr_record",
+    "dr_fork",
+];
 /// Topics that others raise and clear.
 const TOLD_TOPICS: [&str; 2] = ["power", "site_file"];
 /// Topics of conditions that a server that starts does not see at once, with the time after which it would have.
-const SLOWLY_SEEN: [(&str, Duration); 4] = [
+const SLOWLY_SEEN: [(&str, Duration); 8] = [
+    ("dr_site", Duration::from_secs(15)),
+    ("dr", Duration::from_secs(15)),
+    ("dr_hosts", Duration::from_secs(15)),
+    ("dr_copy", Duration::from_secs(60)),
     ("slow", Duration::from_secs(180)),
     ("rebuild", Duration::from_secs(180)),
     ("journal", Duration::from_secs(180)),
@@ -85,7 +104,7 @@ impl ConditionEvaluator {
     pub fn evaluate(
         &mut self,
         log: &DaemonEventLog,
-        (site, watched): (&SiteView, &WatchedSite),
+        (site, watched, link): (&SiteView, &WatchedSite, Option<&LinkView>),
         (now, wall): (Moment, WallTime),
     ) -> Vec<Arc<NumberedEvent>> {
         self.count_logins(log, now);
@@ -103,7 +122,11 @@ impl ConditionEvaluator {
             let kind_of_space = log.condition(&condition_id("space", name, "")).map(|open| open.kind);
             self.claim_pool(name, pool, kind_of_space.as_deref(), now, (&mut claims, &mut seen));
             claims.extend(settlement_claim(name, pool, site));
+            if let Some(view) = pool.view() {
+                claims.extend(group_claims(name, &view.dr, link, wall));
+            }
         }
+        claims.extend(link.into_iter().flat_map(|link| site_claims(site, link, wall)));
         for (name, refusal) in &site.stopped {
             let claim = ConditionClaim::new("pool_not_open", name, refusal.problem());
             claims.push(claim.with_next(refusal.remedy()));
@@ -337,15 +360,15 @@ mod tests {
         let folder = PathBuf::from("/");
         let notifiers = crate::notifying::wanted_notifiers(&site, (&folder, false)).unwrap();
         let watched = WatchedSite { notifiers, ..WatchedSite::default() };
-        evaluator.evaluate(&log, (&SiteView::default(), &watched), (at(1), WALL));
+        evaluator.evaluate(&log, (&SiteView::default(), &watched, None), (at(1), WALL));
         assert!(!log.is_evaluated() && ids(&log).len() == 6, "nothing is seen before the site is open");
-        evaluator.evaluate(&log, (&open_site(), &watched), (at(2), WALL));
+        evaluator.evaluate(&log, (&open_site(), &watched, None), (at(2), WALL));
         let told = ["logins:portal", "notifier:notify:ops", "pool:mail", "power:power"];
         assert!(log.is_evaluated());
         assert_eq!(ids(&log), [&told[..], &["rebuild:mail", "slow:mail:a"]].concat());
         evaluator.evaluate(
             &log,
-            (&SiteView { is_open: true, ..SiteView::default() }, &watched),
+            (&SiteView { is_open: true, ..SiteView::default() }, &watched, None),
             (at(601), WALL),
         );
         assert_eq!(ids(&log), ["notifier:notify:ops", "power:power"]);
@@ -359,10 +382,10 @@ mod tests {
         let pair = |pool: &str, name: &str| (pool.to_owned(), name.to_owned());
         let schedules = vec![pair("mail", "hourly"), pair("logs", "daily")];
         let mut watched = WatchedSite { schedules, ..WatchedSite::default() };
-        evaluator.evaluate(&log, (&open_site(), &watched), (at(1), WALL));
+        evaluator.evaluate(&log, (&open_site(), &watched, None), (at(1), WALL));
         assert_eq!(ids(&log), ["pool:mail", "schedule:mail", "schedule:mail:hourly"]);
         watched.schedules.remove(0);
-        evaluator.evaluate(&log, (&open_site(), &watched), (at(2), WALL));
+        evaluator.evaluate(&log, (&open_site(), &watched, None), (at(2), WALL));
         assert_eq!(ids(&log), ["pool:mail"]);
     }
 
@@ -371,7 +394,7 @@ mod tests {
         let log = restarted(&[ConditionClaim::new("space_80", "mail", "81 % full")]);
         let mut evaluator = ConditionEvaluator::new(&log, at(0));
         let (gone, watched) = (SiteView { is_open: true, ..SiteView::default() }, WatchedSite::default());
-        let events = evaluator.evaluate(&log, (&gone, &watched), (at(1), WALL));
+        let events = evaluator.evaluate(&log, (&gone, &watched, None), (at(1), WALL));
         assert!(events.len() == 1 && crate::kinds::is_cleared(&events[0].report));
         assert_eq!(ids(&log), Vec::<String>::new());
     }

@@ -1,5 +1,6 @@
 //! A DR group as other threads see it.
 
+use super::group_report::DrGroupReport;
 use array::format::{GroupId, SiteId, VolumeId};
 use replication::session::ReplicationMode;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub struct DrGroupView {
     pub complete_until: Option<(WallTime, bool)>,
     /// Of a group that fails over without a person.
     pub witness: Option<WitnessStanding>,
+    /// Times and figures for people.
+    pub report: DrGroupReport,
 }
 
 /// The witness of a group, as this side knows it.

@@ -7,6 +7,7 @@
 //! 3. An order that needs the group without a channel cuts the one there is, and waits for its end.
 
 use super::{
+    group_report::{DrGroupReport, GroupReporter},
     group_view::{DrGroupView, DrRole, WitnessStanding},
     takeover::PromotionOrder,
     thread_channel::ThreadChannel,
@@ -89,6 +90,7 @@ pub(super) struct HostedGroup {
     /// It was removed while it led: its hosts go on without it.
     is_released: Cell<bool>,
     line: RefCell<LineState>,
+    reporter: GroupReporter,
     /// The one who waits for a hand over that is under way.
     handing: RefCell<Option<oneshot::Sender<Result<(), Refusal>>>>,
     /// Not before this moment the witness is asked for the right again.
@@ -130,6 +132,7 @@ impl HostedGroup {
             is_closing: Cell::new(false),
             is_released: Cell::new(false),
             line,
+            reporter: GroupReporter::default(),
             handing: RefCell::default(),
             asks_next: Cell::default(),
             has_warned: Cell::default(),
@@ -207,7 +210,9 @@ impl HostedGroup {
             last_end: line.last_end.clone(),
             complete_until: None,
             witness: self.witness(),
+            report: DrGroupReport::default(),
         };
+        let mut kept_log_bytes = None;
         match &*self.running.borrow() {
             Some(Running::Primary(group)) => {
                 let session = group.session();
@@ -216,6 +221,7 @@ impl HostedGroup {
                 view.is_behind = session.is_behind();
                 view.unconfirmed_bytes = exposure.bytes;
                 view.unconfirmed_ms = exposure.age.as_millis() as u64;
+                kept_log_bytes = group.kept_log_bytes();
             }
             Some(Running::Secondary(group)) => {
                 let is_merging = group.member().state().unfinished.is_some();
@@ -230,6 +236,9 @@ impl HostedGroup {
             }
             None => {}
         }
+        let times = (self.world.now(), self.world.wall());
+        self.reporter.note_forks(self.member.pool().catalogue_revision(), || self.member.forks());
+        view.report = self.reporter.report((&view, self.member.meter()), kept_log_bytes, times);
         view
     }
 
@@ -314,6 +323,10 @@ impl HostedGroup {
                     match end {
                         PrimaryEnd::HandedOver { has, taken_over } => {
                             self.note_end("the other site is primary, as it was asked for".to_owned());
+                            self.occurred(
+                                "dr_handed_over",
+                                "the other site is primary, by a planned failover",
+                            );
                             // A command that came although its host was gone is not there.
                             group.refuse_hosts();
                             group.end();
@@ -330,7 +343,10 @@ impl HostedGroup {
                         }
                         PrimaryEnd::StoodDown => {
                             self.note_end("the other site is primary".to_owned());
-                            self.warn("the other site has the right to write: this side follows from now on, and its hosts are disconnected");
+                            self.occurred(
+                                "dr_stood_down",
+                                "the other site has the right to write: this side follows from now on",
+                            );
                             let has = group.session().has().stamps()[0];
                             self.leave(&group).await;
                             return self.keep(waiting, (has, Entry::Returned));
@@ -421,6 +437,7 @@ impl HostedGroup {
                             let heard = async { while channel.receive().await.is_ok() {} };
                             with_deadline(self.world.sleep(HEARD_WITHIN), heard).await;
                             self.note_end("this side took over, as it was asked for".to_owned());
+                            self.occurred("dr_took_over", "primary here, by a planned failover");
                             return self.keep(waiting, (group.has(), Entry::Whole));
                         }
                         SecondaryEnd::Failed(error) => {
@@ -436,6 +453,7 @@ impl HostedGroup {
                 }
                 GroupOrder::Promote(order, answer) => match self.promote(&group, order).await {
                     Ok(()) => {
+                        self.occurred("dr_promoted", "primary here, by an unplanned failover");
                         drop(answer.send(Ok(())));
                         return self.keep(waiting, (group.has(), Entry::Whole));
                     }
@@ -559,6 +577,10 @@ impl HostedGroup {
         line.connected_since = None;
         line.last_end = Some((self.world.wall(), reason));
         self.hosts.show();
+    }
+
+    pub(super) fn occurred(&self, kind: &'static str, text: &str) {
+        self.notices.occurred(kind, format!("{}: {text}", self.settings.name));
     }
 
     pub(super) fn warn(&self, text: impl AsRef<str>) {

@@ -122,6 +122,8 @@ type Signals = (
 #[derive(Default)]
 struct PeerLine {
     last_error: Option<(WallTime, String)>,
+    /// The end of the last session, or the pairing; none before the first one.
+    lost_since: Option<WallTime>,
     /// A failure to connect was reported, and no success since.
     is_reported: bool,
 }
@@ -143,6 +145,7 @@ pub(super) struct Link {
     address: String,
     /// A test of a line is under way from here.
     pub(super) is_testing: Cell<bool>,
+    started_at: WallTime,
 }
 
 async fn run(
@@ -252,6 +255,7 @@ impl Link {
                 sessions: RefCell::default(),
                 address,
                 is_testing: Cell::new(false),
+                started_at: world.wall(),
             }
         });
         Ok((link, socket.into()))
@@ -259,6 +263,8 @@ impl Link {
 
     fn view(&self) -> LinkView {
         let (lines, sessions) = (self.lines.borrow(), self.sessions.borrow());
+        let lost_since =
+            |site| lines.get(site).and_then(|line: &PeerLine| line.lost_since).unwrap_or(self.started_at);
         let mut peers: Vec<PeerView> = self
             .peers
             .borrow()
@@ -268,6 +274,7 @@ impl Link {
                 name: peer.name.clone(),
                 addresses: peer.addresses.clone(),
                 connected_since: sessions.get(site).map(|session| session.since),
+                lost_since: (!sessions.contains_key(site)).then(|| lost_since(site)),
                 connections: sessions.get(site).map(|session| session.connections()).unwrap_or_default(),
                 last_error: lines.get(site).and_then(|line| line.last_error.clone()),
             })
@@ -315,7 +322,7 @@ impl Link {
                 error.refusal()
             ));
         }
-        self.notices.note(format!("paired with {}", peer.name));
+        self.note_pairing(site, &format!("paired with {}, which presented a token of this site", peer.name));
         self.peers.borrow_mut().insert(site, peer);
     }
 
@@ -341,6 +348,7 @@ impl Link {
         let is_newest = self.sessions.borrow().get(&peer).is_some_and(|newest| Rc::ptr_eq(newest, &session));
         if is_newest {
             self.sessions.borrow_mut().remove(&peer);
+            self.lines.borrow_mut().entry(peer).or_default().lost_since = Some(self.world.wall());
             self.note_error(peer, end.to_string());
         }
         end
@@ -351,7 +359,8 @@ impl Link {
         let mut lines = self.lines.borrow_mut();
         let line = lines.entry(site).or_default();
         if !std::mem::replace(&mut line.is_reported, true) {
-            self.notices.warn(format!("site {} is not reached: {reason}", self.peer_name(site)));
+            // A condition says so, unless it is back before long.
+            self.notices.show(format!("site {} is not reached: {reason}", self.peer_name(site)));
         }
         line.last_error = Some((self.world.wall(), reason));
     }
@@ -458,12 +467,20 @@ impl Link {
             addresses: vec![address.to_owned()],
         };
         self.journal.put_paired_site(&peer).map_err(|error| error.refusal())?;
-        self.notices.note(format!("paired with {}", peer.name));
+        self.note_pairing(
+            site,
+            &format!("paired with {} at {address}, with a token of that site", peer.name),
+        );
         let before = self.peers.borrow_mut().insert(site, peer);
         if before.is_none_or(|before| before.addresses.is_empty()) {
             self.keep_connected(site);
         }
         Ok(site)
+    }
+
+    fn note_pairing(&self, site: SiteId, text: &str) {
+        self.lines.borrow_mut().entry(site).or_default().lost_since = Some(self.world.wall());
+        self.notices.occurred("dr_site_paired", text);
     }
 
     fn unpair(&self, site: SiteId) -> Result<(), Refusal> {
@@ -472,7 +489,9 @@ impl Link {
         }
         self.journal.forget_paired_site(&site.0).map_err(|error| error.refusal())?;
         self.paired.remove(site);
+        let name = self.peer_name(site);
         self.peers.borrow_mut().remove(&site);
+        self.notices.occurred("dr_site_unpaired", format!("the pairing with {name} was ended here"));
         if let Some(session) = self.sessions.borrow().get(&site) {
             session.close();
         }

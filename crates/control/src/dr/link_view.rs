@@ -33,6 +33,8 @@ pub struct PeerView {
     /// Its addresses, to which this site connects; none if the other one connects.
     pub addresses: Vec<String>,
     pub connected_since: Option<WallTime>,
+    /// The end of the last session, or the start of this server; `None` while it is connected.
+    pub lost_since: Option<WallTime>,
     /// Addresses of the connections that are up, with their round trips.
     pub connections: Vec<(String, Option<Duration>)>,
     /// The last failure to connect, or the end of the last session.

@@ -9,10 +9,11 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
-//! [`link_view`], [`link_thread`], [`line_test`].
+//! Reading order: `thread_channel`, [`group_view`], [`group_report`], [`access`], `hosted_group`, `takeover`, `pool_groups`; [`mode`],
+//! `site_message`, `peer_session`, [`link_view`], [`link_thread`], [`line_test`].
 
 pub mod access;
+pub mod group_report;
 pub mod group_view;
 mod hosted_group;
 pub mod line_test;

@@ -303,12 +303,21 @@ fn pool_of(link: &Link, peer: SiteId, group: GroupId) -> Option<PoolHandle> {
     site.pools.values().find(has).cloned()
 }
 
+fn group_name(pool: &PoolHandle, group: GroupId) -> String {
+    let view = pool.last_view();
+    let known = view.dr.groups.iter().find(|known| known.group == group);
+    known.map_or_else(|| group.to_string(), |known| known.name.clone())
+}
+
 /// Hands a group over to the site that asks for it.
 async fn hand_over(link: &Link, peer: SiteId, group: &str) -> Result<(), Refusal> {
     let group = group_of(group)?;
     let pool = pool_of(link, peer, group);
     let pool =
         pool.ok_or_else(|| Refusal::new(format!("there is no DR group {group} with this site"), ""))?;
+    let name = group_name(&pool, group);
+    let text = format!("{name}: site {} asked for a planned failover", link.peer_name(peer));
+    link.notices.of(&pool.name).occurred("dr_failover_asked", text);
     let given = begin_change(&pool, "hand DR group over", move |dr| {
         Box::pin(async move { dr.hand_over(group).await })
     });

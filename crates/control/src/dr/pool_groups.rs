@@ -108,7 +108,8 @@ impl PoolDrGroups {
     /// Serves nothing of the pool, for a record that cannot be used.
     fn close_all(&self, group: GroupId, problem: String) {
         self.is_all_closed.set(true);
-        self.notices.warn(format!(
+        // It is a condition, too.
+        self.notices.show(format!(
             "the record of DR group {group} cannot be used: {problem}; no volume of this pool is served, since it may be a \
              secondary's and old. Look at the other site first; 'spindle dr remove {group}' serves the volumes as they are here"
         ));

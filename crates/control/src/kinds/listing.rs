@@ -1,6 +1,8 @@
 //! The page of kinds, made from their table.
 
-use super::{KindCourse, ReportedKind, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS};
+use super::{
+    KindCourse, ReportedKind, dr_kinds::DR_KINDS, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS,
+};
 use crate::page_lines::page_lines;
 
 const HEAD: &str = "\
@@ -27,10 +29,14 @@ pub fn listing() -> String {
     let is_condition = |kind: &&ReportedKind| kind.topic().is_some();
     page += "\n## Conditions\n";
     SERVER_KINDS.iter().filter(is_condition).for_each(|kind| page += &entry(kind));
+    page += "\n## Conditions of DR groups and paired sites\n";
+    DR_KINDS.iter().filter(is_condition).for_each(|kind| page += &entry(kind));
     page += "\n## Occurrences of the server\n";
     SERVER_KINDS.iter().filter(|kind| !is_condition(kind)).for_each(|kind| page += &entry(kind));
     page += "\n## Occurrences of pools\n";
     POOL_KINDS.iter().for_each(|kind| page += &entry(kind));
+    page += "\n## Occurrences of DR groups and paired sites\n";
+    DR_KINDS.iter().filter(|kind| !is_condition(kind)).for_each(|kind| page += &entry(kind));
     page
 }
 

@@ -1,7 +1,7 @@
 //! Kinds of events: one table of everything that the server and its pools report, with severity, meaning for mail, and the
 //! next step. The page [docs/events.md](../../../../docs/events.md) is made of it, and so is each message to people.
 //!
-//! Reading order: this file, `pool_kinds` and `server_kinds` (the table), `message` (the words of an event), `listing` (the page).
+//! Reading order: this file, `pool_kinds`, `server_kinds` and `dr_kinds` (the table), `message` (the words of an event), `listing` (the page).
 //!
 //! Invariants:
 //!
@@ -10,6 +10,7 @@
 //!    has one.
 //! 3. An occurrence that a condition reports, too (`covered_by`), goes to no notifier: the condition's event does.
 
+mod dr_kinds;
 mod listing;
 mod message;
 mod pool_kinds;
@@ -18,6 +19,7 @@ mod server_kinds;
 pub use listing::listing;
 pub use message::{headline, message};
 
+use dr_kinds::DR_KINDS;
 use pool_kinds::POOL_KINDS;
 use report::Severity;
 use server_kinds::SERVER_KINDS;
@@ -113,7 +115,7 @@ impl ReportedKind {
 
 /// The whole table.
 pub fn kinds() -> impl Iterator<Item = &'static ReportedKind> {
-    SERVER_KINDS.iter().chain(POOL_KINDS)
+    SERVER_KINDS.iter().chain(POOL_KINDS).chain(DR_KINDS)
 }
 
 /// The kind of this name.

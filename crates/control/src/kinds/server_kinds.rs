@@ -1,4 +1,4 @@
-//! Kinds of the server's own events, and all conditions.
+//! Kinds of the server's own events, and conditions of the server and its pools.
 
 use super::{
     Haste::{self, Morning, NoStep, Now},
@@ -9,7 +9,7 @@ use report::Severity::{self, Error, Note, Warning};
 const NOTHING: &str = "Nothing changes.";
 const GOES_ON: &str = "It goes on as before.";
 
-const fn condition(
+pub(super) const fn condition(
     name: &'static str,
     topic: &'static str,
     severity: Severity,

@@ -1,9 +1,10 @@
-//! Figures of pools as text: OpenMetrics, or Prometheus's classic format.
+//! Figures of a site as text: OpenMetrics, or Prometheus's classic format.
 
 use super::{
-    families::{FAMILIES, MetricKind, MetricSource, MetricUnit, PoolSide, SampleValue},
+    families::{MetricKind, MetricSource, MetricUnit, PoolSide, SampleValue, families},
     selection::VolumeSelection,
 };
+use crate::dr::{PeerView, group_view::DrGroupView};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text, text},
@@ -55,6 +56,23 @@ pub struct NamedFigures {
     pub figures: Option<Arc<PoolFigures>>,
 }
 
+/// A DR group, with what it does not know itself.
+#[derive(Clone, Debug)]
+pub struct MeteredDrGroup {
+    pub pool: String,
+    /// Name of its other site.
+    pub peer: String,
+    pub view: DrGroupView,
+}
+
+/// Pools, DR groups and paired sites.
+#[derive(Clone, Debug, Default)]
+pub struct MeteredSite {
+    pub pools: Vec<NamedFigures>,
+    pub groups: Vec<MeteredDrGroup>,
+    pub peers: Vec<PeerView>,
+}
+
 /// Choice of what is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsSetting {
@@ -64,8 +82,13 @@ pub struct MetricsSetting {
 
 /// All metrics of these pools as text.
 pub fn render(pools: &[NamedFigures], setting: &MetricsSetting, format: MetricsFormat) -> String {
+    render_site(MeteredSite { pools: pools.to_vec(), ..MeteredSite::default() }, setting, format)
+}
+
+/// All metrics of a site as text.
+pub fn render_site(site: MeteredSite, setting: &MetricsSetting, format: MetricsFormat) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Exposition { pools: pools.to_vec(), setting: setting.clone() }));
+    registry.register_collector(Box::new(Exposition { site, setting: setting.clone() }));
     let mut text = String::new();
     let done = match format {
         MetricsFormat::OpenMetrics => text::encode(&mut text, &registry),
@@ -77,7 +100,7 @@ pub fn render(pools: &[NamedFigures], setting: &MetricsSetting, format: MetricsF
 
 #[derive(Debug)]
 struct Exposition {
-    pools: Vec<NamedFigures>,
+    site: MeteredSite,
     setting: MetricsSetting,
 }
 
@@ -100,7 +123,7 @@ type Label<'l> = (&'static str, &'l str);
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let rows = DeviceRows { volumes: self.volume_rows(), drives: self.drive_rows() };
-        for family in FAMILIES {
+        for family in families() {
             let unit = family.unit.map(unit_of);
             let name = match family.unit {
                 Some(unit) => family.name.strip_suffix(unit.word()).and_then(|name| name.strip_suffix('_')),
@@ -111,6 +134,7 @@ impl Collector for Exposition {
             let encoder = encoder.encode_descriptor(name, family.help, unit.as_ref(), type_of(kind))?;
             let mut samples = Samples { encoder, kind };
             self.encode_pools(&mut samples, &family.source)?;
+            self.encode_dr(&mut samples, &family.source)?;
             rows.encode(&mut samples, &family.source)?;
         }
         Ok(())
@@ -119,7 +143,7 @@ impl Collector for Exposition {
 
 impl Exposition {
     fn figures(&self) -> impl Iterator<Item = (&str, &PoolFigures)> {
-        self.pools.iter().filter_map(|pool| Some((pool.pool.as_str(), &**pool.figures.as_ref()?)))
+        self.site.pools.iter().filter_map(|pool| Some((pool.pool.as_str(), &**pool.figures.as_ref()?)))
     }
 
     fn volumes(&self) -> impl Iterator<Item = (&str, &VolumeTraffic)> {
@@ -161,7 +185,7 @@ impl Exposition {
         match source {
             MetricSource::Build => samples.info(&[("version", env!("CARGO_PKG_VERSION"))])?,
             MetricSource::PoolUp => {
-                for pool in &self.pools {
+                for pool in &self.site.pools {
                     let is_up = pool.figures.as_ref().is_some_and(|figures| !figures.is_stopped);
                     samples.add(&[("pool", &pool.pool)], Some(SampleValue::Count(u64::from(is_up))))?;
                 }
@@ -212,6 +236,34 @@ impl Exposition {
                 }
             }
             MetricSource::Device(..) | MetricSource::Operations(..) | MetricSource::Latencies(_) => {}
+            // `encode_dr` has them.
+            MetricSource::DrGroupInfo
+            | MetricSource::DrGroupState
+            | MetricSource::DrGroup(_)
+            | MetricSource::DrSite(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Samples of a family that are of DR groups or paired sites.
+    fn encode_dr(&self, samples: &mut Samples<'_>, source: &MetricSource) -> fmt::Result {
+        for MeteredDrGroup { pool, peer, view } in &self.site.groups {
+            let (pool, group) = (("pool", pool.as_str()), ("group", view.name.as_str()));
+            match source {
+                MetricSource::DrGroupInfo => {
+                    samples.info(&[pool, group, ("uuid", &view.group.to_string()), ("peer", peer)])?;
+                }
+                MetricSource::DrGroupState => {
+                    samples.add(&[pool, group, ("state", view.state)], Some(SampleValue::Count(1)))?;
+                }
+                MetricSource::DrGroup(of) => samples.add(&[pool, group], of(view))?,
+                _ => {}
+            }
+        }
+        if let MetricSource::DrSite(of) = source {
+            for peer in &self.site.peers {
+                samples.add(&[("site", &peer.name)], of(peer))?;
+            }
         }
         Ok(())
     }

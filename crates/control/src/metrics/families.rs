@@ -1,5 +1,7 @@
-//! The table of all metrics: name, type, unit, help, and the figure that each sample is of.
+//! The table of metrics: name, type, unit, help, and the figure that each sample is of.
 
+use super::dr_families::DR_FAMILIES;
+use crate::dr::{PeerView, group_view::DrGroupView};
 use serving::figures::{DriveTraffic, JobFigures, PoolFigures, VolumeTraffic};
 use world::{DeviceCounts, DeviceOperation, OperationCounts, WallTime};
 
@@ -69,7 +71,15 @@ pub(super) enum MetricSource {
     Operations(PoolSide, &'static [DeviceOperation], fn(&OperationCounts) -> SampleValue),
     Latencies(PoolSide),
     Stages,
+    DrGroupInfo,
+    DrGroupState,
+    /// No sample if there is no value.
+    DrGroup(fn(&DrGroupView) -> Option<SampleValue>),
+    DrSite(fn(&PeerView) -> Option<SampleValue>),
 }
+
+/// Type and unit of a family.
+pub(super) type MetricShape = (MetricKind, Option<MetricUnit>);
 
 impl MetricFamily {
     /// Name of its samples in queries; a histogram has `_bucket`, `_sum` and `_count` behind it.
@@ -89,6 +99,10 @@ impl MetricFamily {
             MetricSource::PoolUp | MetricSource::Pool(_) => &["pool"],
             MetricSource::Job(_) => &["pool", "job"],
             MetricSource::Stages => &["pool", "stage"],
+            MetricSource::DrGroupInfo => &["pool", "group", "uuid", "peer"],
+            MetricSource::DrGroupState => &["pool", "group", "state"],
+            MetricSource::DrGroup(_) => &["pool", "group"],
+            MetricSource::DrSite(_) => &["site"],
             MetricSource::VolumeInfo => &["pool", "volume", "uuid"],
             MetricSource::Volume(_) | MetricSource::Device(Volumes, _) => &["pool", "volume"],
             MetricSource::DriveInfo => &["pool", "drive", "uuid", "model", "bay", "path"],
@@ -102,9 +116,9 @@ impl MetricFamily {
         }
     }
 
-    const fn new(
+    pub(super) const fn new(
         name: &'static str,
-        (kind, unit): (MetricKind, Option<MetricUnit>),
+        (kind, unit): MetricShape,
         help: &'static str,
         source: MetricSource,
     ) -> Self {
@@ -112,15 +126,15 @@ impl MetricFamily {
     }
 }
 
-const COUNTER: (MetricKind, Option<MetricUnit>) = (MetricKind::Counter, None);
-const BYTE_COUNTER: (MetricKind, Option<MetricUnit>) = (MetricKind::Counter, Some(MetricUnit::Bytes));
-const TIME_COUNTER: (MetricKind, Option<MetricUnit>) = (MetricKind::Counter, Some(MetricUnit::Seconds));
-const GAUGE: (MetricKind, Option<MetricUnit>) = (MetricKind::Gauge, None);
-const BYTES: (MetricKind, Option<MetricUnit>) = (MetricKind::Gauge, Some(MetricUnit::Bytes));
-const SECONDS: (MetricKind, Option<MetricUnit>) = (MetricKind::Gauge, Some(MetricUnit::Seconds));
-const RATIO: (MetricKind, Option<MetricUnit>) = (MetricKind::Gauge, Some(MetricUnit::Ratio));
-const HISTOGRAM: (MetricKind, Option<MetricUnit>) = (MetricKind::Histogram, Some(MetricUnit::Seconds));
-const INFO: (MetricKind, Option<MetricUnit>) = (MetricKind::Info, None);
+const COUNTER: MetricShape = (MetricKind::Counter, None);
+pub(super) const BYTE_COUNTER: MetricShape = (MetricKind::Counter, Some(MetricUnit::Bytes));
+const TIME_COUNTER: MetricShape = (MetricKind::Counter, Some(MetricUnit::Seconds));
+pub(super) const GAUGE: MetricShape = (MetricKind::Gauge, None);
+pub(super) const BYTES: MetricShape = (MetricKind::Gauge, Some(MetricUnit::Bytes));
+pub(super) const SECONDS: MetricShape = (MetricKind::Gauge, Some(MetricUnit::Seconds));
+const RATIO: MetricShape = (MetricKind::Gauge, Some(MetricUnit::Ratio));
+const HISTOGRAM: MetricShape = (MetricKind::Histogram, Some(MetricUnit::Seconds));
+pub(super) const INFO: MetricShape = (MetricKind::Info, None);
 
 use DeviceOperation::{Discard, Read, Write, WriteZeroes};
 use MetricSource::{Device, Drive, Job, Latencies, Operations, Pool, Volume};
@@ -137,7 +151,12 @@ macro_rules! pool {
 }
 
 /// All metrics, in the order in which they are shown.
-pub static FAMILIES: &[MetricFamily] = &[
+pub fn families() -> impl Iterator<Item = &'static MetricFamily> {
+    FAMILIES.iter().chain(DR_FAMILIES)
+}
+
+/// Those of pools.
+static FAMILIES: &[MetricFamily] = &[
     MetricFamily::new("spindle_build", INFO, "Version of the program.", MetricSource::Build),
     MetricFamily::new(
         "spindle_pool_up",

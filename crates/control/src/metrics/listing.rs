@@ -1,6 +1,6 @@
 //! The page of metrics, made from their table.
 
-use super::families::{FAMILIES, MetricFamily, MetricKind};
+use super::families::{MetricFamily, MetricKind, families};
 use crate::page_lines::page_lines;
 
 const HEAD: &str = "\
@@ -35,7 +35,7 @@ agree.
 pub fn listing() -> String {
     let mut page = HEAD.to_owned();
     let mut area = "";
-    for family in FAMILIES {
+    for family in families() {
         let now = area_of(family);
         if now != area {
             area = now;
@@ -51,6 +51,8 @@ fn area_of(family: &MetricFamily) -> &'static str {
         ["version"] => "Program",
         ["pool", "volume", ..] => "Volumes: I/O of hosts",
         ["pool", "drive", ..] => "Drives: I/O of pools",
+        ["pool", "group", ..] => "DR groups",
+        ["site"] => "Paired sites",
         _ => "Pools",
     }
 }

@@ -14,7 +14,8 @@ use super::{
     wanted::WantedNotifier,
 };
 use crate::{
-    conditions::{ConditionClaim, ConditionEvaluator, condition_id},
+    conditions::{ConditionClaim, ConditionEvaluator, DrWatch, condition_id},
+    dr::LinkHandle,
     events::DaemonEventLog,
     journal::{DaemonJournal, JournalError},
     notice::NoticeSender,
@@ -46,6 +47,8 @@ pub struct EventThreadSetting {
     pub network: NetworkMaker,
     pub site: SiteHandle,
     pub watched: watch::Receiver<Arc<WatchedSite>>,
+    /// To other sites, if this one listens for them.
+    pub link: Option<LinkHandle>,
     pub journal: Arc<DaemonJournal>,
     pub log: DaemonEventLog,
 }
@@ -103,13 +106,14 @@ async fn run(
     stopped: oneshot::Receiver<()>,
     notices: NoticeSender,
 ) {
-    let EventThreadSetting { network, site, watched, journal, log } = setting;
+    let EventThreadSetting { network, site, watched, link, journal, log } = setting;
     let tests = log.take_tests();
     let keeper = Rc::new(EventKeeper {
         world: world.clone(),
         network: network(),
         site,
         watched,
+        link,
         journal,
         log,
         notices,
@@ -181,6 +185,7 @@ struct EventKeeper {
     network: Rc<dyn Network>,
     site: SiteHandle,
     watched: watch::Receiver<Arc<WatchedSite>>,
+    link: Option<LinkHandle>,
     journal: Arc<DaemonJournal>,
     log: DaemonEventLog,
     notices: NoticeSender,
@@ -215,11 +220,16 @@ impl EventKeeper {
     /// Evaluates and flushes.
     async fn tick(&self) {
         let mut evaluator = ConditionEvaluator::new(&self.log, self.world.now());
+        let mut dr = DrWatch::default();
         loop {
             let (watched, site) = (Arc::clone(&self.watched.borrow()), self.site.look());
             let times = (self.world.now(), self.world.wall());
-            for event in evaluator.evaluate(&self.log, (&site, &watched), times) {
+            let link = self.link.as_ref().map(|link| link.look());
+            for event in evaluator.evaluate(&self.log, (&site, &watched, link.as_deref()), times) {
                 self.notices.print(&event);
+            }
+            for news in dr.look(&site, link.as_deref()) {
+                self.notices.of(&news.pool).occurred(news.kind, news.text);
             }
             self.flush();
             self.world.sleep(TICK).await;

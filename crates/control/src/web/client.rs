@@ -7,7 +7,7 @@ pub use super::{
     cuts::{SettlementBody, TakenCut},
     dr_groups::{FailoverBody, NewDrGroupBody},
     dr_line_tests::{LinePathFigures, LinePathRow, LineRate, LineRoundTrip, LineTestRow, NewLineTestBody},
-    dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrSiteRow, DrSites},
+    dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites},
     dr_sites::{MadePairingToken, NewPairingBody, NewPairingTokenBody},
     drive_warnings::DriveWarningBody,
     events::{EventPage, EventRow, EventSeverity},

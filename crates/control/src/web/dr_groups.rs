@@ -301,6 +301,10 @@ pub(super) async fn fail_over(
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
     let id = view.group;
+    let note_wish = |which: &str| {
+        let text = format!("{}: {} asked for {which} failover", view.name, caller.name);
+        api.notices.of(&pool.name).occurred("dr_failover_asked", text);
+    };
     match (body.unplanned, view.role) {
         (true, DrRole::Primary) if view.serves => {
             let refusal = Refusal::new(format!("{} is primary here and serves", view.name), "");
@@ -309,16 +313,21 @@ pub(super) async fn fail_over(
         (true, _) => {
             check_loss(&api, &view, &body)?;
             let is_peer_off = body.peer_is_off;
+            note_wish("an unplanned");
             change(&pool, "promote DR group", move |dr| {
                 Box::pin(async move { dr.promote(id, is_peer_off).await })
             })
             .await?;
         }
         (false, DrRole::Primary) => {
+            note_wish("a planned");
             change(&pool, "hand DR group over", move |dr| Box::pin(async move { dr.hand_over(id).await }))
                 .await?;
         }
-        (false, DrRole::Secondary) => link_of(&api)?.request_hand_over(view.peer, id).await?,
+        (false, DrRole::Secondary) => {
+            note_wish("a planned");
+            link_of(&api)?.request_hand_over(view.peer, id).await?;
+        }
     }
     // Then both connect again, if they can.
     let is_shown =

@@ -4,6 +4,7 @@ use super::problem::ApiProblem;
 use crate::{
     dr::{
         LinkView, PeerView,
+        group_report::DrMerge,
         group_view::{DrGroupView, DrRole, WitnessStanding},
         mode::DrMode,
     },
@@ -53,6 +54,26 @@ pub struct DrGroupRow {
     pub disconnected_because: Option<String>,
     /// The cost of a disaster at the primary now, and the next step, in a line.
     pub summary: String,
+    /// In sync mode: hosts have been answered without the other site since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_since: Option<String>,
+    /// Of a primary: hosts have waited, or were disconnected, since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<String>,
+    /// Passes under way, which bring one side what it lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<DrMergeRow>,
+    /// Of a primary: log that is kept for the other site; none if it became too much, and the map shows what that lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_log_bytes: Option<u64>,
+    /// Bytes of blocks since the pool was opened.
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// Of a secondary: the last time at which its primary said how it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_word: Option<String>,
+    /// Names of volumes with what this site once gave up, until they are deleted.
+    pub forks: Vec<String>,
     /// Of a group that fails over without a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witness: Option<DrWitnessRow>,
@@ -70,6 +91,23 @@ pub struct DrWitnessRow {
     pub last_answer: Option<String>,
     /// In a line, with the reason if nobody would take over.
     pub summary: String,
+}
+
+/// Passes of a group under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrMergeRow {
+    /// It brings everything, to a side that has nothing.
+    pub is_first_copy: bool,
+    pub since: String,
+    /// Bytes of all passes so far.
+    pub done_bytes: u64,
+    /// Of the pass under way. What hosts write meanwhile is the next one.
+    pub remaining_bytes: u64,
+    /// In the last seconds; 0 before it is known.
+    pub bytes_per_second: u64,
+    /// Of the pass under way, at that rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
 }
 
 /// DR groups, and records of groups that cannot be used.
@@ -110,6 +148,9 @@ pub struct DrSiteRow {
     pub addresses: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connected_since: Option<String>,
+    /// The end of the last session, or the start of this server; none while it is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_since: Option<String>,
     pub connections: Vec<DrConnection>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<String>,
@@ -147,6 +188,7 @@ impl DrSiteRow {
             name: peer.name.clone(),
             addresses: peer.addresses.clone(),
             connected_since: peer.connected_since.map(at),
+            lost_since: peer.lost_since.map(at),
             connections: connections.collect(),
             last_error_at: peer.last_error.as_ref().map(|(time, _)| at(*time)),
             last_error: peer.last_error.as_ref().map(|(_, reason)| reason.clone()),
@@ -165,6 +207,7 @@ impl DrGroupRow {
         let name_of =
             |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
         let peer = site_name(link, group.peer);
+        let report = &group.report;
         Self {
             group: group.group.to_string(),
             name: group.name.clone(),
@@ -185,6 +228,27 @@ impl DrGroupRow {
             disconnected_at: group.last_end.as_ref().map(|(time, _)| at(*time)),
             disconnected_because: group.last_end.as_ref().map(|(_, reason)| reason.clone()),
             witness: group.witness.as_ref().map(|witness| DrWitnessRow::of(group, witness)),
+            alone_since: report.alone_since.map(at),
+            held_since: report.unserved_since.map(at),
+            merge: report.merge.as_ref().map(DrMergeRow::of),
+            kept_log_bytes: report.kept_log_bytes,
+            sent_bytes: report.sent_bytes,
+            received_bytes: report.received_bytes,
+            last_word: report.last_word.map(at),
+            forks: report.forks.clone(),
+        }
+    }
+}
+
+impl DrMergeRow {
+    fn of(merge: &DrMerge) -> Self {
+        Self {
+            is_first_copy: merge.is_first_copy,
+            since: at(merge.since),
+            done_bytes: merge.done_bytes,
+            remaining_bytes: merge.remaining_bytes,
+            bytes_per_second: merge.rate,
+            seconds_left: merge.time_left().map(|left| left.as_secs()),
         }
     }
 }
@@ -250,7 +314,7 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
              that hosts were answered for"
         ),
         (DrRole::Primary, "connecting") if *serves => format!(
-            "{peer} not reached {lost_since}; hosts are served without it, and a disaster now would lose everything {lost_since}"
+            "{peer} not reached {lost_since}; hosts are served without it, and a disaster now would lose what they wrote {lost_since}: {unconfirmed}"
         ),
         (DrRole::Primary, "connecting") if is_failsafe(group) => format!(
             "{peer} not reached {lost_since}, and hosts are served again when it is (failsafe), or after 'spindle failover {name} \

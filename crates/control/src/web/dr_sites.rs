@@ -124,6 +124,7 @@ pub(super) async fn pair(
         name,
         addresses: vec![address],
         connected_since: None,
+        lost_since: None,
         connections: Vec::new(),
         last_error_at: None,
         last_error: None,

@@ -1,9 +1,9 @@
 //! Metrics for Prometheus.
 
-use super::{ApiState, caller::Caller, problem::ApiProblem};
+use super::{ApiState, caller::Caller, dr_rows::site_name, problem::ApiProblem};
 use crate::{
     journal::tokens::CallerRole,
-    metrics::{MetricsFormat, NamedFigures, render},
+    metrics::{MeteredDrGroup, MeteredSite, MetricsFormat, NamedFigures, render_site},
 };
 use axum::{
     extract::State,
@@ -31,6 +31,19 @@ pub(super) async fn show(
     pools.retain(|pool| caller.sees(&pool.pool));
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = MetricsFormat::accepted(accept);
-    let text = render(&pools, &site.metrics, format);
+    let link = api.link.as_ref().map(|link| link.look());
+    let seen = site.pools.values().filter(|pool| caller.sees(&pool.name));
+    let groups = seen.flat_map(|pool| {
+        let groups = pool.last_view().dr.groups.clone().into_iter();
+        groups.map(|view| MeteredDrGroup {
+            pool: pool.name.clone(),
+            peer: site_name(link.as_deref(), view.peer),
+            view,
+        })
+    });
+    let groups = groups.collect();
+    // Paired sites are of no pool.
+    let peers = link.filter(|_| caller.pools().is_empty()).map_or_else(Vec::new, |link| link.peers.clone());
+    let text = render_site(MeteredSite { pools, groups, peers }, &site.metrics, format);
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }

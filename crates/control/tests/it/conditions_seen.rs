@@ -103,6 +103,7 @@ impl SeenSite {
             network: Box::new(move || other.get().host("server")),
             site: server.handle(),
             watched: server.watched(),
+            link: None,
             journal,
             log: log.clone(),
         };

@@ -172,6 +172,7 @@ async fn life(
         network: Box::new(move || own.get().host("server")),
         site: server.handle(),
         watched: server.watched(),
+        link: None,
         journal: Arc::clone(&journal),
         log: log.clone(),
     };

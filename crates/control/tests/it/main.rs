@@ -8,6 +8,7 @@ mod api_crashes;
 mod api_failures;
 mod api_rows;
 mod conditions_seen;
+mod dr_views;
 mod event_delivery;
 mod event_kinds;
 mod group_crashes;

@@ -1,11 +1,14 @@
 //! Metrics: the counts of a simulated pool as text, against what its drives and hosts saw; and the page of the table.
 
+use crate::dr_views::with_groups;
 use array::{
     format::{DriveId, PoolId, SparingLevel, VolumeId},
     pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, create, open},
     volume::VolumeDevice,
 };
-use control::metrics::{HISTOGRAMS_MAX, MetricsFormat, MetricsSetting, NamedFigures, listing, render};
+use control::metrics::{
+    HISTOGRAMS_MAX, MetricsFormat, MetricsSetting, NamedFigures, listing, render, render_site,
+};
 use expect_test::expect_file;
 use serving::figures::{DriveLabel, FiguresCollector, MeteredDrive, PoolFigures, PoolMeters, VolumeTraffic};
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
@@ -280,4 +283,26 @@ fn a_scraper_gets_the_format_that_it_asks_for() {
 #[test]
 fn the_page_of_metrics_is_made_from_the_table() {
     expect_file!["../../../../docs/metrics.md"].assert_eq(&listing());
+}
+
+#[test]
+fn dr_groups_and_paired_sites_have_samples_of_their_roles() {
+    let site = with_groups(Vec::new());
+    let text = render_site(site, &MetricsSetting::default(), MetricsFormat::OpenMetrics);
+    let samples = samples(&text);
+    let of = |name: &str, group: &str| {
+        samples.get(&*format!("spindle_dr_group_{name}{{pool=\"mail\",group=\"{group}\"}}")).copied()
+    };
+    assert_eq!((of("primary", "sg1"), of("primary", "sg2")), (Some(1.0), Some(0.0)));
+    assert_eq!((of("alone", "sg1"), of("alone", "sg2")), (Some(1.0), None));
+    assert_eq!((of("in_sync", "sg1"), of("connected", "sg1")), (Some(0.0), Some(0.0)));
+    assert_eq!((of("unconfirmed_bytes", "sg1"), of("unconfirmed_seconds", "sg1")), (Some(4096.0), Some(1.5)));
+    assert_eq!(
+        (of("sent_bytes_total", "sg1"), of("received_bytes_total", "sg2")),
+        (Some(8192.0), Some(12_288.0))
+    );
+    assert_eq!(of("last_word_timestamp_seconds", "sg2"), Some(1_795_780_800.5));
+    assert_eq!(samples["spindle_dr_group_state{pool=\"mail\",group=\"sg2\",state=\"following\"}"], 1.0);
+    assert_eq!(samples["spindle_dr_site_connected{site=\"denver\"}"], 1.0);
+    assert_eq!(samples["spindle_dr_site_round_trip_seconds{site=\"denver\"}"], 0.012);
 }

@@ -1,8 +1,11 @@
 //! The dashboard and the alert rules: against the table of metrics, before promtool, and in Debian's Prometheus, which
 //! scrapes a simulated pool.
 
-use crate::metrics::{MeteredPool, with_pool, write};
-use control::metrics::{FAMILIES, MetricsFormat, MetricsSetting, NamedFigures, render};
+use crate::{
+    dr_views::with_groups,
+    metrics::{MeteredPool, with_pool, write},
+};
+use control::metrics::{MetricsFormat, MetricsSetting, NamedFigures, families, render_site};
 use std::{
     cell::RefCell,
     fs,
@@ -27,8 +30,7 @@ fn named(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_dashboard_and_the_rules_use_metrics_of_the_table() {
-    let known: Vec<String> = FAMILIES
-        .iter()
+    let known: Vec<String> = families()
         .flat_map(|family| {
             let name = family.sample_name();
             ["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")).into_iter().chain([name])
@@ -103,6 +105,9 @@ fn promtool_accepts_metrics_rules_and_expressions() {
             write(&pool.store, 20, 8192).await;
             pool.pool.scrub().await.unwrap();
             promtool(&["check", "metrics"], Some(&pool.rendered(MetricsFormat::Classic).await));
+            let groups =
+                render_site(with_groups(Vec::new()), &MetricsSetting::default(), MetricsFormat::Classic);
+            promtool(&["check", "metrics"], Some(&groups));
         },
     );
     promtool(&["check", "rules", "spindle-alerts.yml"], None);
@@ -159,7 +164,8 @@ fn used_pool() -> Vec<String> {
                 }
                 let open = NamedFigures { pool: "mail".to_owned(), figures: Some(pool.figures().await) };
                 let stopped = NamedFigures { pool: "archive".to_owned(), figures: None };
-                let text = render(&[open, stopped], &MetricsSetting::default(), MetricsFormat::Classic);
+                let site = with_groups(vec![open, stopped]);
+                let text = render_site(site, &MetricsSetting::default(), MetricsFormat::Classic);
                 all.borrow_mut().push(text);
             }
         },

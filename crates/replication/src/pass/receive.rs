@@ -77,6 +77,7 @@ impl PassReceiver {
         }
         let pass = UnfinishedPass { since: GroupCut::new(vec![has]), until: begin.until.clone() };
         member.change(|state| state.unfinished = Some(pass)).await?;
+        member.meter.begin_pass(begin.since.stamps()[0] == Stamp(0), begin.expected_bytes);
         Ok(Self { member: Rc::clone(member), number: begin.number, until, blocks: 0, digest: 0 })
     }
 
@@ -93,7 +94,8 @@ impl PassReceiver {
 
     pub async fn take_blocks(&mut self, frame: PassBlocksFrame) -> Result<(), PassFault> {
         let volume = self.volume(frame.volume)?;
-        self.blocks += frame.blocks.len() as u64;
+        let count = frame.blocks.len() as u64;
+        self.blocks += count;
         frame.blocks.iter().for_each(|sent| {
             self.digest = self.digest.wrapping_add(u64::from(crc32c(&[&sent.data])));
         });
@@ -101,6 +103,7 @@ impl PassReceiver {
             let data = run.iter().map(|sent: &PassBlock| Arc::clone(&sent.data)).collect();
             self.write(&volume, run[0].block.0, data).await?;
         }
+        self.member.meter.note_pass_blocks(count * BLOCK_BYTES as u64, false);
         Ok(())
     }
 
@@ -179,6 +182,7 @@ impl PassReceiver {
         };
         member.change(ended).await?;
         member.pool.delete_cut(&member.ids(), member.shown_cut()).await?;
+        member.meter.end_pass();
         Ok(self.until)
     }
 }

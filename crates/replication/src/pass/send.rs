@@ -93,14 +93,15 @@ pub(crate) async fn send(
     channel: &impl FrameChannel,
     goal: &PassGoal,
 ) -> Result<SentPass, PassEnd> {
-    let until = goal.until;
+    let (until, expected_bytes) = (goal.until, expected_bytes(member, goal).await?);
+    member.meter.begin_pass(goal.since == Stamp(0), expected_bytes);
     let begin = PassBeginFrame {
         number: goal.number,
         fence: member.fence(),
         way: goal.way,
         since: GroupCut::new(vec![goal.since]),
         until: GroupCut::new(vec![until]),
-        expected_bytes: 0,
+        expected_bytes,
     };
     channel.send(FrameBody::PassBegin(begin)).await?;
     let mut sender = PassSender { member, channel, cut: goal.cut, blocks: 0, digest: 0 };
@@ -110,6 +111,31 @@ pub(crate) async fn send(
     let (blocks, digest) = (sender.blocks, sender.digest);
     channel.send(FrameBody::PassEnd(PassEndFrame { number: goal.number, blocks, digest })).await?;
     Ok(SentPass { until, bytes: blocks * BLOCK_BYTES as u64 })
+}
+
+/// Bytes of the blocks that a pass is about to send. Those that the receiver wants beside may be counted twice.
+async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Error> {
+    let of = |range: &Range<u64>| range.end - range.start;
+    let beside = goal.beside.values().flat_map(|wanted| wanted.ranges());
+    let mut blocks: u64 = beside.map(of).sum();
+    for &volume in &member.volumes {
+        let point = SnapshotKey::Id(goal.cut);
+        let mut walk =
+            member.pool.born_since(VolumeKey::Id(volume), goal.since, point).await?.in_small_steps();
+        let counted = count_data(&mut walk).await;
+        walk.end().await?;
+        blocks += counted?;
+    }
+    Ok(blocks * BLOCK_BYTES as u64)
+}
+
+async fn count_data(walk: &mut Difference) -> Result<u64, Error> {
+    let mut blocks = 0;
+    while let Some(ranges) = walk.next().await? {
+        let data = ranges.iter().filter(|range| range.change == RangeChange::Data).map(blocks_of);
+        blocks += data.map(|range| range.end - range.start).sum::<u64>();
+    }
+    Ok(blocks)
 }
 
 impl<C: FrameChannel> PassSender<'_, C> {
@@ -222,6 +248,7 @@ impl<C: FrameChannel> PassSender<'_, C> {
             });
             self.blocks += count;
             self.channel.send(FrameBody::PassBlocks(PassBlocksFrame { volume, blocks: sent })).await?;
+            self.member.meter.note_pass_blocks(count * BLOCK_BYTES as u64, true);
             first += count;
         }
         Ok(())

@@ -84,6 +84,7 @@ impl PrimaryGroup {
         };
         self.outbox.borrow_mut().close();
         self.promise.end_channel();
+        self.member.meter.end_pass();
         self.session.borrow_mut().note_disconnected(self.world.now());
         self.changed.notify_waiters();
         end

@@ -53,8 +53,8 @@ use world::{Moment, World};
 
 /// Time after which the session looks at its holds and bounds, although nothing has happened.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Log that is kept for a peer.
-const PINNED_BYTES_MAX: u64 = 4 << 30;
+/// Log that is kept for a peer, in bytes.
+pub const PINNED_BYTES_MAX: u64 = 4 << 30;
 
 /// A group at its primary. Once it is dropped its hosts are answered without it: they have to be gone before.
 pub struct PrimaryGroup {
@@ -179,6 +179,12 @@ impl PrimaryGroup {
     pub fn end(&self) {
         self.tail().subscription.take();
         self.changed.notify_waiters();
+    }
+
+    /// Bytes of the log that are kept for the peer, of [`PINNED_BYTES_MAX`] at most; `None` if they became too many, or
+    /// hosts ran short of space: then passes find in the map what the peer lacks.
+    pub fn kept_log_bytes(&self) -> Option<u64> {
+        self.tail().pin.borrow().kept_bytes()
     }
 
     /// True while this side gets what it had lost: what is written then is not its own.

@@ -46,6 +46,9 @@ impl PrimaryGroup {
             }),
             beside: wanted.ranges.take(),
         };
+        if goal.since == Stamp(0) {
+            self.member.meter.set_first_copy_lacking(true);
+        }
         let sent = send(&self.member, channel, &goal).await;
         let done = match sent {
             Ok(sent) => self.wait_for_pass(sent).await,
@@ -53,6 +56,8 @@ impl PrimaryGroup {
         };
         self.member.pool.delete_cut(&self.member.ids(), goal.cut).await?;
         let sent = done?;
+        self.member.meter.set_first_copy_lacking(false);
+        self.member.meter.end_pass();
         let now = self.world.now();
         let remaining_bytes = self.session.borrow().exposure(now).bytes;
         let report = PassReport { sent_bytes: sent.bytes, took: now.since(begun), remaining_bytes };

@@ -7,7 +7,7 @@ use crate::{
     outbox::WaitingRecord,
     planted::{self, ReplicationBug},
     record_log::RecordLog,
-    sent_changes::StreamOrder,
+    sent_changes::{StreamOrder, bytes_of},
     session::SessionState,
 };
 use array::{
@@ -72,6 +72,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
         }
         let group = self.group;
         group.sent.set(changes[changes.len() - 1].0);
+        let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
         let record = RecordFrame {
             part: 0,
             fence: group.member.fence(),
@@ -82,6 +83,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
             changes,
         };
         self.channel.send(FrameBody::Record(record)).await?;
+        group.member.meter.note_sent(bytes);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     lineage::{Lineage, Side},
     pass::{PassFault, PassGoal, PassInbox, before, changed_ranges, send, take_cut},
     planted::{self, ReplicationBug},
+    sent_changes::bytes_of,
 };
 use array::format::{EpochId, SnapshotId, Stamp};
 use futures_util::future::{Either, select};
@@ -20,7 +21,9 @@ const RANGES_AT_ONCE: usize = 4096;
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
-        match select(pin!(self.follow(channel)), pin!(self.give_back_right())).await {
+        let ended = select(pin!(self.follow(channel)), pin!(self.give_back_right())).await;
+        self.member.meter.end_pass();
+        match ended {
             Either::Left((Err(end), _)) => end,
             Either::Left((Ok(never), _)) | Either::Right((never, _)) => match never {},
         }
@@ -69,6 +72,7 @@ impl SecondaryGroup {
                     Ok(())
                 }
                 FrameBody::Word(word) => {
+                    self.member.meter.note_word(&self.world);
                     self.note_told(word.said_at, word.told.stamps()[0]);
                     let mut answers = self.told_answers.get();
                     answers.note_sync(word.is_in_sync && self.is_of_history.get());
@@ -257,7 +261,9 @@ impl SecondaryGroup {
             self.has.set(complete);
             self.confirm(channel).await?;
         }
+        let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
         apply::apply(&self.member.pool, changes).await?;
+        self.member.meter.note_received(bytes);
         if let Some(complete) = complete {
             // The command in doubt was sent again, if this side had a part of it.
             self.is_in_doubt.set(false);

@@ -31,10 +31,38 @@ pub(super) async fn keep(member: &GroupMember, cut: SnapshotId, has: Stamp) -> R
     member.change(|state| state.forked_at = Some(has)).await
 }
 
+/// What the second half of a fork's identity differs in from that of its volume.
+const FORK_MARK: [u8; 8] = *b"its fork";
+
 /// Identity of the fork of a volume: the same whenever it is made of this state.
 fn fork_of(volume: VolumeId, has: Stamp) -> VolumeId {
     let mut id = volume.0;
     id[..8].iter_mut().zip(has.0.to_le_bytes()).for_each(|(byte, other)| *byte ^= other);
-    id[8..].iter_mut().zip(*b"its fork").for_each(|(byte, other)| *byte ^= other);
+    id[8..].iter_mut().zip(FORK_MARK).for_each(|(byte, other)| *byte ^= other);
     VolumeId(id)
+}
+
+/// True if `other` is the fork of a volume, of any state.
+fn is_fork_of(volume: VolumeId, other: VolumeId) -> bool {
+    let both = volume.0[8..].iter().zip(&other.0[8..]).map(|(one, other)| one ^ other);
+    both.eq(FORK_MARK)
+}
+
+/// Names of the forks of the group's volumes that were not deleted yet.
+pub(crate) fn names(member: &GroupMember) -> Vec<String> {
+    let is_fork = |id| member.volumes.iter().any(|&volume| is_fork_of(volume, id));
+    let all = member.pool.volumes().into_iter();
+    all.filter(|info| is_fork(info.volume)).map(|info| info.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_is_known_by_its_identity_whatever_its_name() {
+        let (one, other) = (VolumeId([7; 16]), VolumeId([9; 16]));
+        assert!(is_fork_of(one, fork_of(one, Stamp(0x1234_5678_9abc))));
+        assert!(!is_fork_of(other, fork_of(one, Stamp(5))) && !is_fork_of(one, one));
+    }
 }

@@ -10,7 +10,7 @@
 
 mod apply;
 mod following;
-mod forks;
+pub(crate) mod forks;
 mod loss_bound;
 mod right;
 mod take_over;

@@ -1,0 +1,319 @@
+//! Conditions of paired sites and of DR groups, from the views of the link and of pools.
+
+use super::board::ConditionClaim;
+use crate::{
+    dr::{
+        LinkView, PeerView,
+        group_report::DrMerge,
+        group_view::{DrGroupView, DrGroups, DrRole},
+    },
+    site::handle::SiteView,
+};
+use array::format::SiteId;
+use replication::{primary::PINNED_BYTES_MAX, session::ReplicationMode};
+use report::{calendar::shown_time, duration::show_duration, duration::show_estimate};
+use std::time::Duration;
+use world::{ByteCount, WallTime};
+
+/// Pool of a site's condition.
+const LINK: &str = "link";
+/// Time for which a site is not reached, or a group is alone, before that is a condition.
+const LASTS: Duration = Duration::from_secs(3);
+/// Time for which hosts are not served: a planned failover takes less.
+const HOSTS_WAIT: Duration = Duration::from_secs(10);
+/// Time after which both sites have found out what groups they have in common.
+const AGREED_WITHIN: Duration = Duration::from_secs(10);
+/// A secondary hears of its primary each second.
+const SILENT: Duration = Duration::from_secs(30);
+/// Kept log that grew for less says nothing about its rate.
+const RATE_AFTER: Duration = Duration::from_secs(60);
+/// Groups that the text of a site names.
+const GROUPS_SHOWN: usize = 8;
+
+/// The other site of a group, as this one knows it.
+struct OtherSite<'l> {
+    name: String,
+    /// `None` if both are not paired, or this server has no link.
+    peer: Option<&'l PeerView>,
+    has_link: bool,
+}
+
+fn other_site(link: Option<&LinkView>, site: SiteId) -> OtherSite<'_> {
+    let peer = link.and_then(|link| link.peers.iter().find(|peer| peer.site == site));
+    let name = peer.map_or_else(|| format!("site {site}"), |peer| peer.name.clone());
+    OtherSite { name, peer, has_link: link.is_some() }
+}
+
+fn age(since: WallTime, now: WallTime) -> Duration {
+    Duration::from_secs(u64::try_from(now.seconds - since.seconds).unwrap_or(0))
+}
+
+fn is_older(since: Option<WallTime>, now: WallTime, than: Duration) -> bool {
+    since.is_some_and(|since| age(since, now) >= than)
+}
+
+/// Paired sites that are not reached.
+pub(super) fn site_claims(site: &SiteView, link: &LinkView, now: WallTime) -> Vec<ConditionClaim> {
+    let lost = link.peers.iter().filter(|peer| is_older(peer.lost_since, now, LASTS));
+    lost.map(|peer| {
+        let since = shown_time(peer.lost_since.map_or(0, |since| since.seconds));
+        let views = site.pools.values().map(|pool| pool.last_view());
+        let mut groups: Vec<String> = views
+            .flat_map(|view| view.dr.groups.clone())
+            .filter(|group| group.peer == peer.site)
+            .map(|group| cost_unreached(&group, &peer.name, now))
+            .collect();
+        let others = groups.len().saturating_sub(GROUPS_SHOWN);
+        groups.truncate(GROUPS_SHOWN);
+        if others > 0 {
+            groups.push(format!("and {others} other groups"));
+        }
+        let groups = match groups.is_empty() {
+            true => "no DR group is with it".to_owned(),
+            false => groups.join("; "),
+        };
+        let text = format!("{} not reached since {since}: {groups}", peer.name);
+        let claim = ConditionClaim::new("dr_site_not_reached", LINK, text).of(&peer.name);
+        match &peer.last_error {
+            Some((_, reason)) => claim.with_next(format!(
+                "look at the line and at the server of {}: the last attempt ended with {reason:?}",
+                peer.name
+            )),
+            None => claim,
+        }
+    })
+    .collect()
+}
+
+/// What the loss of the line means for a group.
+fn cost_unreached(group: &DrGroupView, peer: &str, now: WallTime) -> String {
+    let name = &group.name;
+    match (group.role, group.mode) {
+        (DrRole::Secondary, _) => match group.complete_until {
+            Some((until, _)) => {
+                format!("{name} is primary there, and complete here until {}", shown_time(until.seconds))
+            }
+            None => format!("{name} is primary there, and how far this site has it is not known"),
+        },
+        (DrRole::Primary, _) if !group.serves => format!("hosts of {name} wait for {peer}"),
+        (DrRole::Primary, ReplicationMode::Sync { .. }) if group.is_alone => {
+            format!("{name} goes on alone, mail unharmed")
+        }
+        (DrRole::Primary, ReplicationMode::Sync { hold, is_failsafe }) => {
+            let then = if is_failsafe { "are refused" } else { "it goes on alone" };
+            format!("hosts of {name} wait for up to {}, then {then}", show_duration(hold))
+        }
+        (DrRole::Primary, _) => {
+            let unsent = ByteCount(group.unconfirmed_bytes);
+            format!("{name} goes on, mail unharmed, with {unsent} that {peer} lacks{}", history(group, now))
+        }
+    }
+}
+
+/// The log that is kept for the peer, and how long it has room. Beyond that nothing is lost: passes look into the map.
+fn history(group: &DrGroupView, now: WallTime) -> String {
+    let Some(kept) = group.report.kept_log_bytes else {
+        return "; the kept log is full, so the map shows what it lacks".to_owned();
+    };
+    let Some((since, _)) = &group.last_end else { return String::new() };
+    let time = age(*since, now);
+    if group.connected_since.is_some() || time < RATE_AFTER || group.unconfirmed_bytes == 0 {
+        return String::new();
+    }
+    let per_hour = group.unconfirmed_bytes.saturating_mul(3600) / time.as_secs().max(1);
+    let room = PINNED_BYTES_MAX.saturating_sub(kept).saturating_mul(3600) / per_hour.max(1);
+    format!(
+        "; the log for it grows {}/h, room for {}",
+        ByteCount(per_hour),
+        show_estimate(Duration::from_secs(room))
+    )
+}
+
+/// The conditions of a pool's groups.
+pub(super) fn group_claims(
+    pool: &str,
+    dr: &DrGroups,
+    link: Option<&LinkView>,
+    now: WallTime,
+) -> Vec<ConditionClaim> {
+    let mut claims = Vec::new();
+    for damaged in &dr.damaged {
+        let text = format!(
+            "the record of DR group {} cannot be used: {}; no volume of this pool is served",
+            damaged.group, damaged.problem
+        );
+        let claim = ConditionClaim::new("dr_record_damaged", pool, text);
+        claims.push(claim.of(damaged.group.to_string()).with_next(format!(
+            "look at the other site first; if the group is not served there, 'spindle dr remove {}' serves the volumes as they \
+             are here",
+            damaged.group
+        )));
+    }
+    for group in &dr.groups {
+        let other = other_site(link, group.peer);
+        let of_group = |claim: ConditionClaim| claim.of(&group.name);
+        claims.extend(hosts_claim(pool, group, &other, now).map(of_group));
+        claims.extend(course_claim(pool, group, &other, now).map(of_group));
+        claims.extend(copy_claim(pool, group, &other, now).map(of_group));
+        claims.extend(fork_claim(pool, group).map(of_group));
+    }
+    claims
+}
+
+/// Hosts of the group are served nowhere.
+fn hosts_claim(
+    pool: &str,
+    group: &DrGroupView,
+    other: &OtherSite<'_>,
+    now: WallTime,
+) -> Option<ConditionClaim> {
+    let (name, peer) = (&group.name, &other.name);
+    let claim = |text| Some(ConditionClaim::new("dr_hosts_wait", pool, text));
+    if group.role == DrRole::Secondary {
+        // A primary says how it is each second, whatever else it sends.
+        let is_silent = group.report.last_word.is_none_or(|word| age(word, now) >= SILENT);
+        let is_lone = is_older(group.connected_since, now, SILENT) && is_silent && group.state == "following";
+        return claim(format!(
+            "{name} is secondary here, and {peer} is connected and does not lead it either"
+        ))
+        .filter(|_| is_lone);
+    }
+    let since = group.report.unserved_since.filter(|since| age(*since, now) >= HOSTS_WAIT)?;
+    let why = match (group.state, group.mode) {
+        ("connecting", ReplicationMode::Sync { is_failsafe: true, .. }) => {
+            format!("{peer} is not reached, and it may not go on alone (failsafe)")
+        }
+        ("connecting", _) => format!("{peer} is not reached, and may have writes that this site lacks"),
+        ("fetching what was lost here", _) => match &group.report.merge {
+            Some(merge) => format!("it gets what it lost from {peer}: {}", merge_words(merge, now)),
+            None => format!("it gets what it lost from {peer}"),
+        },
+        ("refused", _) => "both sites were made primary, and neither has written since".to_owned(),
+        (state, ReplicationMode::Async { .. }) if group.is_behind => {
+            format!("{peer} is too far behind ({state}), and hosts are pushed back")
+        }
+        (state, _) => format!("it is {state} with {peer}"),
+    };
+    claim(format!("hosts of {name} wait since {}: {why}", shown_time(since.seconds)))
+}
+
+/// The course of the group towards its peer.
+fn course_claim(
+    pool: &str,
+    group: &DrGroupView,
+    other: &OtherSite<'_>,
+    now: WallTime,
+) -> Option<ConditionClaim> {
+    let DrGroupView { name, state, .. } = group;
+    let peer = &other.name;
+    let claim = |kind, text| Some(ConditionClaim::new(kind, pool, text));
+    if *state == "awaiting choice" {
+        let text = format!("{name}: this site and {peer} have both answered writes that the other lacks");
+        let next = format!(
+            "say 'spindle dr give-way {name}' at the site whose writes are to become a fork; nothing is deleted"
+        );
+        return claim("dr_diverged", text).map(|claim| claim.with_next(next));
+    }
+    if let Some(why) = stop_of(group, other, now) {
+        return claim("dr_stopped", format!("{name} is not copied: {why}"));
+    }
+    // Until then nobody can take over anyway.
+    if group.report.is_first_copy_lacking {
+        return None;
+    }
+    let merging = group.report.merge.as_ref().map(|merge| format!("; {}", merge_words(merge, now)));
+    let merging = merging.unwrap_or_default();
+    if let Some(since) = group.report.alone_since.filter(|since| age(*since, now) >= LASTS) {
+        let since = shown_time(since.seconds);
+        // What was written before a restart is not counted.
+        let lacks = match group.unconfirmed_bytes {
+            0 => "what hosts wrote since then".to_owned(),
+            bytes => ByteCount(bytes).to_string(),
+        };
+        let history = history(group, now);
+        return claim(
+            "dr_alone",
+            format!(
+                "{name} goes on alone since {since}, mail unharmed; {peer} lacks {lacks}, which a disaster here now would lose{history}{merging}"
+            ),
+        );
+    }
+    if group.role == DrRole::Primary && group.is_behind {
+        let (bytes, time) = (ByteCount(group.unconfirmed_bytes), Duration::from_millis(group.unconfirmed_ms));
+        let text = format!("{name}: {peer} is {bytes} and {} behind{merging}", show_duration(time));
+        return claim("dr_behind", text);
+    }
+    None
+}
+
+/// The reason for which a group is not copied, though its site may be reached.
+fn stop_of(group: &DrGroupView, other: &OtherSite<'_>, now: WallTime) -> Option<String> {
+    let peer = &other.name;
+    match group.state {
+        "refused" => Some(format!("it has nothing in common with the group of {peer}, or both are primary")),
+        state if state.starts_with("suspended") => Some(format!("it is {state}")),
+        _ => match other.peer {
+            None if !other.has_link => {
+                Some("the site file has no listen in [replication], so no other site is reached".to_owned())
+            }
+            None => Some(format!("this site is not paired with {peer}")),
+            Some(known) if group.connected_since.is_none() => {
+                let is_late = is_older(known.connected_since, now, AGREED_WITHIN);
+                let ended = group.last_end.as_ref();
+                let is_flapping = ended.is_some_and(|(time, _)| age(*time, now) < AGREED_WITHIN);
+                let why =
+                    ended.map_or_else(|| "it may not have the group".to_owned(), |(_, why)| why.clone());
+                (is_late && !is_flapping).then(|| format!("{peer} is connected, without the group: {why}"))
+            }
+            Some(_) => None,
+        },
+    }
+}
+
+fn copy_claim(
+    pool: &str,
+    group: &DrGroupView,
+    other: &OtherSite<'_>,
+    now: WallTime,
+) -> Option<ConditionClaim> {
+    if !group.report.is_first_copy_lacking {
+        return None;
+    }
+    let (name, peer) = (&group.name, &other.name);
+    let who = match group.role {
+        DrRole::Primary => {
+            format!("{name}: {peer} does not have the first copy whole, and cannot take over yet")
+        }
+        DrRole::Secondary => {
+            format!("{name}: the first copy from {peer} is not whole, so it cannot be promoted here yet")
+        }
+    };
+    let left = group.report.merge.as_ref().map(|merge| format!("; {}", merge_words(merge, now)));
+    Some(ConditionClaim::new("dr_first_copy", pool, format!("{who}{}", left.unwrap_or_default())))
+}
+
+fn fork_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
+    let forks = &group.report.forks;
+    if forks.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = forks.iter().map(|fork| format!("{pool}/{fork}")).collect();
+    let text = format!("{}: {} keeps what this site gave up of it", group.name, named.join(", "));
+    let delete = named.iter().map(|fork| format!("'spindle volume delete {fork}'")).collect::<Vec<_>>();
+    let next = format!("see whether mail is there that the group lacks, then {}", delete.join(", "));
+    Some(ConditionClaim::new("dr_fork_kept", pool, text).with_next(next))
+}
+
+/// What a merge has left, and when it ends.
+fn merge_words(merge: &DrMerge, now: WallTime) -> String {
+    let (remaining, rate) = (ByteCount(merge.remaining_bytes), ByteCount(merge.rate));
+    let what = if merge.is_first_copy { "copying" } else { "merging" };
+    match merge.time_left() {
+        Some(left) if merge.remaining_bytes > 0 => {
+            let end = shown_time(now.seconds + left.as_secs() as i64);
+            format!("{what}, {remaining} left at {rate}/s, done about {end}")
+        }
+        _ if merge.remaining_bytes > 0 => format!("{what}, {remaining} left"),
+        _ => format!("{what}, {} so far", ByteCount(merge.done_bytes)),
+    }
+}
