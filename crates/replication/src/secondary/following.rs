@@ -21,12 +21,12 @@ const RANGES_AT_ONCE: usize = 4096;
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
-        let ended = select(pin!(self.follow(channel)), pin!(self.give_back_right())).await;
-        self.member.meter.end_pass();
-        match ended {
+        let end = match select(pin!(self.follow(channel)), pin!(self.give_back_right())).await {
             Either::Left((Err(end), _)) => end,
             Either::Left((Ok(never), _)) | Either::Right((never, _)) => match never {},
-        }
+        };
+        self.member.meter.end_pass();
+        end
     }
 
     /// What comes from the primary, unless that is not heard for a lease: it may be paused, and the line seem whole.
