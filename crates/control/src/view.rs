@@ -9,7 +9,7 @@
 //! 3. Figures are published beside views, once a second if something in them changed: I/O changes no view.
 
 use crate::{
-    dr::group_view::DrGroups,
+    dr::{group_view::DrGroups, rehearsal::RehearsalView},
     job_request::JobRequest,
     metrics::NamedFigures,
     order::map_rows,
@@ -65,6 +65,8 @@ pub struct PoolView {
     pub unsettled: Arc<Vec<UnsettledCut>>,
     /// DR groups.
     pub dr: Arc<DrGroups>,
+    /// Rehearsals of these that are under way.
+    pub rehearsals: Arc<Vec<RehearsalView>>,
     /// NBD exports.
     pub exports: Arc<Vec<ListedExport>>,
     /// iSCSI targets.
@@ -187,6 +189,7 @@ impl ViewPublisher {
             groups: Arc::clone(&self.groups),
             unsettled: Arc::clone(&self.unsettled),
             dr: Arc::new(self.pool.dr.view()),
+            rehearsals: Arc::new(self.pool.rehearsals.views()),
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,

@@ -3,7 +3,7 @@
 use crate::{console::Console, exit_status::ExitStatus};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
-    web::client::{DrGroupList, DrGroupRow, DrSiteRow, DrSites},
+    web::client::{DrGroupList, DrGroupRow, DrSiteRow, DrSites, PastRehearsalRow, RehearsalOutcome},
 };
 use report::{Refusal, duration::show_duration};
 use serde::Serialize;
@@ -100,5 +100,28 @@ fn say(row: &DrGroupRow, console: &Console) {
     console.say(&format!("  {}", row.summary));
     if let (None, Some(reason)) = (&row.connected_since, &row.disconnected_because) {
         console.say(&format!("  not connected because: {reason}"));
+    }
+    if let Some(line) = rehearsal_line(row) {
+        console.say(&format!("  {line}"));
+    }
+}
+
+/// The last rehearsal at this site; of a group that is primary only if there was one.
+fn rehearsal_line(row: &DrGroupRow) -> Option<String> {
+    if let Some(since) = &row.rehearsing_since {
+        return Some(format!("a failover is being rehearsed since {since}"));
+    }
+    match (&row.last_rehearsal, row.role) {
+        (Some(PastRehearsalRow { ended, outcome, seconds }), _) => {
+            let outcome = match outcome {
+                RehearsalOutcome::Passed => "passed",
+                RehearsalOutcome::Failed => "failed",
+            };
+            Some(format!("rehearsed {ended}: {outcome} after {seconds:.1} s"))
+        }
+        (None, DrRole::Secondary) if row.is_complete => {
+            Some(format!("never rehearsed: 'spindle failover {} --rehearse'", row.name))
+        }
+        (None, _) => None,
     }
 }

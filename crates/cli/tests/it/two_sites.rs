@@ -19,8 +19,8 @@ const VOLUME: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n";
 const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
 
 /// A site in a folder of its own; its server is killed when this is dropped.
-struct Site {
-    bench: Bench,
+pub struct Site {
+    pub bench: Bench,
     port: u16,
     server: Option<Child>,
 }
@@ -44,7 +44,7 @@ impl Site {
         self.bench.make_file("site.toml", text.as_bytes());
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         let mut command = self.bench.command(&["serve", "site.toml", "--state", "state", "--quiet"]);
         let log = fs::File::options().create(true).append(true).open(self.bench.path("log")).unwrap();
         self.server = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
@@ -54,14 +54,14 @@ impl Site {
         until("it is ready", || self.bench.run(&["dr", "status", "--state", "state"]).code != Some(2));
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
     }
 
     /// The row of the group.
-    fn row(&self) -> serde_json::Value {
+    pub fn row(&self) -> serde_json::Value {
         let said = self.bench.run(&["dr", "status", "--state", "state", "--json"]);
         json_of(&said.stdout)["groups"][0].clone()
     }
@@ -71,22 +71,22 @@ impl Site {
         row["role"] == role && row["state"] == state
     }
 
-    fn verb(&self, verb: &str) -> String {
+    pub fn verb(&self, verb: &str) -> String {
         done(&self.bench.run(&self.words(verb)))
     }
 
-    fn refused(&self, verb: &str, why: &str) {
+    pub fn refused(&self, verb: &str, why: &str) {
         refused(&self.bench, &self.words(verb), why);
     }
 
-    fn words<'v>(&self, verb: &'v str) -> Vec<&'v str> {
+    pub fn words<'v>(&self, verb: &'v str) -> Vec<&'v str> {
         let of_pools = ["--server", "unix:state/spindle.sock"];
         verb.split(' ')
             .chain(if verb.starts_with("volume") { of_pools } else { ["--state", "state"] })
             .collect()
     }
 
-    fn uri(&self) -> String {
+    pub fn uri(&self) -> String {
         format!("nbd+unix:///disk?socket={}", self.bench.path("socket").display())
     }
 
@@ -101,7 +101,7 @@ impl Site {
         assert!(!said.status.success() && text.contains("there is no export"), "{text}");
     }
 
-    fn io(&self, commands: &[&str]) {
+    pub fn io(&self, commands: &[&str]) {
         let uri = self.uri();
         let commands = commands.iter().flat_map(|command| ["-c", command]);
         let arguments: Vec<&str> =
@@ -121,7 +121,7 @@ impl Drop for Site {
 }
 
 /// Boston with a volume, and Denver with a replica of it that is alike.
-fn pair(mode: &str) -> (Site, Site) {
+pub fn pair(mode: &str) -> (Site, Site) {
     let boston = Site::begin("boston", &format!("{VOLUME}{EXPORT}"));
     let denver = Site::begin("denver", "");
     let token = boston.bench.run(&["dr", "token", "--state", "state"]);

@@ -9,7 +9,7 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`; [`mode`], `site_message`, `peer_session`,
+//! Reading order: `thread_channel`, [`group_view`], `hosted_group`, `pool_groups`, [`rehearsal`]; [`mode`], `site_message`, `peer_session`,
 //! [`link_view`], [`link_thread`].
 
 pub mod group_view;
@@ -19,6 +19,7 @@ pub mod link_view;
 pub mod mode;
 mod peer_session;
 pub(crate) mod pool_groups;
+pub mod rehearsal;
 pub(crate) mod site_message;
 mod thread_channel;
 

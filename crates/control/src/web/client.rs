@@ -6,6 +6,7 @@ pub use super::{
     conditions::ConditionRow,
     cuts::{SettlementBody, TakenCut},
     dr_groups::{FailoverBody, NewDrGroupBody},
+    dr_rehearsals::{NewRehearsalBody, PastRehearsalRow, RehearsalCloneRow, RehearsalRow},
     dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrSiteRow, DrSites},
     dr_sites::{MadePairingToken, NewPairingBody, NewPairingTokenBody},
     drive_warnings::DriveWarningBody,
@@ -28,6 +29,7 @@ pub use super::{
     uses::VolumeUses,
     volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},
 };
+pub use crate::journal::rehearsals::RehearsalOutcome;
 pub use hyper::Method;
 
 use super::ApiProblem;

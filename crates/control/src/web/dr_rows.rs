@@ -1,6 +1,6 @@
 //! Rows of DR groups and of paired sites.
 
-use super::problem::ApiProblem;
+use super::{dr_rehearsals::PastRehearsalRow, problem::ApiProblem};
 use crate::{
     dr::{
         LinkView, PeerView,
@@ -51,6 +51,12 @@ pub struct DrGroupRow {
     pub disconnected_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnected_because: Option<String>,
+    /// A failover is being rehearsed here since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rehearsing_since: Option<String>,
+    /// The last rehearsal here that was not broken off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_rehearsal: Option<PastRehearsalRow>,
     /// The cost of a disaster at the primary now, and the next step, in a line.
     pub summary: String,
 }
@@ -148,6 +154,7 @@ impl DrGroupRow {
         let name_of =
             |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
         let peer = site_name(link, group.peer);
+        let rehearsing = view.rehearsals.iter().find(|one| one.group == group.group);
         Self {
             group: group.group.to_string(),
             name: group.name.clone(),
@@ -167,6 +174,8 @@ impl DrGroupRow {
             connected_since: group.connected_since.map(at),
             disconnected_at: group.last_end.as_ref().map(|(time, _)| at(*time)),
             disconnected_because: group.last_end.as_ref().map(|(_, reason)| reason.clone()),
+            rehearsing_since: rehearsing.map(|one| at(one.began)),
+            last_rehearsal: None,
         }
     }
 }

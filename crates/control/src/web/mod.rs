@@ -23,6 +23,7 @@ mod connections;
 mod cuts;
 pub mod differences;
 mod dr_groups;
+mod dr_rehearsals;
 mod dr_rows;
 mod dr_sites;
 mod drive_warnings;

@@ -4,7 +4,7 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, dr_groups, dr_sites, drive_warnings, drives, events, exports,
+    conditions, cuts, differences, dr_groups, dr_rehearsals, dr_sites, drive_warnings, drives, events, exports,
     group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules, sessions,
     site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
@@ -141,6 +141,8 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_groups::show, dr_groups::delete))
         .routes(routes!(dr_groups::fail_over))
         .routes(routes!(dr_groups::give_way))
+        .routes(routes!(dr_rehearsals::begin))
+        .routes(routes!(dr_rehearsals::end))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))

@@ -12,9 +12,11 @@ mod apply;
 mod following;
 mod forks;
 mod loss_bound;
+mod shown_clones;
 mod take_over;
 
 pub use loss_bound::LossBound;
+pub use shown_clones::ShownCloneError;
 use loss_bound::ToldAnswers;
 
 use crate::{
@@ -81,6 +83,11 @@ pub struct SecondaryGroup {
     told_answers: Cell<ToldAnswers>,
     /// Its content is of the history that the primary leads: both have the same stamps.
     is_of_history: Cell<bool>,
+    /// A part of a command was applied, and the rest has not come.
+    is_within_command: Cell<bool>,
+    /// Held while a record or a part of a pass is applied, while the way of a connection is prepared, and by those who need
+    /// the volumes between two of these.
+    applying: tokio::sync::Mutex<()>,
 }
 
 impl SecondaryGroup {
@@ -103,6 +110,8 @@ impl SecondaryGroup {
             word: RefCell::new(None),
             told_answers: Cell::default(),
             is_of_history: Cell::new(false),
+            is_within_command: Cell::new(false),
+            applying: tokio::sync::Mutex::default(),
         }
     }
 
@@ -190,6 +199,7 @@ impl SecondaryGroup {
         }
         let mut lineage = self.member.lineage().ok_or(PromotionError::Empty)?;
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()]))?;
+        let _no_clones = self.applying.lock().await;
         self.member.abandon_pass().await?;
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
