@@ -1,10 +1,7 @@
 //! Databases of a run on copies of its devices, as a crash or a replication left them: found by the records beside them, and
 //! recovered and checked there. The copies are written.
 
-use crate::{
-    manifest::Manifest,
-    storage_endpoint::read_padded,
-};
+use crate::{manifest::Manifest, storage_endpoint::read_padded};
 use maildb::PageSize;
 use std::{collections::BTreeMap, rc::Rc};
 use workload::database::measure::recovery::GroupCopy;

@@ -49,7 +49,7 @@ impl Pool {
         volumes: &[VolumeId],
         snapshot: SnapshotId,
     ) -> Result<()> {
-        if volumes.iter().all(|&volume| self.shows_present(volume, snapshot)) {
+        if self.cut_shows_present(volumes, snapshot) {
             return Ok(());
         }
         self.delete_cut(volumes, snapshot).await?;
@@ -61,6 +61,11 @@ impl Pool {
     fn highest_stamp_of(&self, volumes: &[VolumeId]) -> Result<Stamp> {
         let stamps = volumes.iter().map(|&volume| self.last_stamp(VolumeKey::Id(volume)));
         Ok(stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default())
+    }
+
+    /// True if all these volumes have a cut, and nothing was written since.
+    pub fn cut_shows_present(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> bool {
+        volumes.iter().all(|&volume| self.shows_present(volume, snapshot))
     }
 
     /// True if a volume has a cut, and nothing was written since.

@@ -106,8 +106,7 @@ impl PoolRehearsals {
     pub fn watch(served: &Rc<ServedPool>) {
         let left = served.dr.all_volumes().into_iter().map(clone_of);
         let is_there = |clone: &VolumeId| served.pool.volumes().iter().any(|info| info.volume == *clone);
-        let left: BTreeMap<VolumeId, bool> =
-            left.filter(is_there).map(|clone| (clone, false)).collect();
+        let left: BTreeMap<VolumeId, bool> = left.filter(is_there).map(|clone| (clone, false)).collect();
         if !left.is_empty() {
             served.notices.note("clones of a rehearsal that was cut short are deleted");
         }
@@ -147,11 +146,7 @@ impl PoolRehearsals {
     /// # Errors
     ///
     /// The group is not secondary here, has nothing that could be promoted, or is being rehearsed; or the pool cannot write.
-    pub async fn begin(
-        &self,
-        served: &Rc<ServedPool>,
-        new: NewRehearsal,
-    ) -> Result<RehearsalView, Refusal> {
+    pub async fn begin(&self, served: &Rc<ServedPool>, new: NewRehearsal) -> Result<RehearsalView, Refusal> {
         let (name, follower) = served.dr.follower(new.group)?;
         if let Some(one) = self.under_way.borrow().get(&new.group) {
             return match one.new.rehearsal == new.rehearsal {
@@ -199,12 +194,17 @@ impl PoolRehearsals {
         let clones = ended.view.clones.iter().map(|clone| (clone.clone, false));
         self.undeleted.borrow_mut().extend(clones);
         self.delete_clones(served).await;
+        served.show_changes();
         true
     }
 
     async fn delete_clones(&self, served: &ServedPool) {
         let clones: Vec<VolumeId> = self.undeleted.borrow().keys().copied().collect();
         for clone in clones {
+            // Another call may have deleted it, and it may be one of a new rehearsal by now.
+            if !self.undeleted.borrow().contains_key(&clone) {
+                continue;
+            }
             match served.pool.delete_volume(VolumeKey::Id(clone), true).await {
                 Ok(()) | Err(Error::NoVolume(_)) => drop(self.undeleted.borrow_mut().remove(&clone)),
                 Err(error) => {
@@ -223,7 +223,11 @@ impl PoolRehearsals {
 /// The NBD clients that use the clones of a rehearsal.
 fn clients_of<'a>(served: &ServedPool, view: &'a RehearsalView) -> impl Iterator<Item = u64> + use<'a> {
     let is_of = |export: &str| view.clones.iter().any(|clone| clone.export == export);
-    served.listed_clients().into_iter().filter(move |client| is_of(&client.export)).map(|client| client.number)
+    served
+        .listed_clients()
+        .into_iter()
+        .filter(move |client| is_of(&client.export))
+        .map(|client| client.number)
 }
 
 /// The clones that a rehearsal is to have, with names that are free.
@@ -255,8 +259,7 @@ async fn clone_all(
     clones: &[RehearsedVolume],
 ) -> Result<(), ShownCloneError> {
     let new = |clone: &RehearsedVolume| {
-        let named =
-            NewClone { name: clone.clone_name.clone(), volume: clone.clone, is_independent: false };
+        let named = NewClone { name: clone.clone_name.clone(), volume: clone.clone, is_independent: false };
         (clone.volume, named)
     };
     let new: Vec<(VolumeId, NewClone)> = clones.iter().map(new).collect();

@@ -2,13 +2,8 @@
 //! starts no program.
 
 use super::{
-    ApiState,
-    caller::Caller,
-    changing::ChangeIdentity,
-    dr_groups::group_of,
-    dr_rows::DrGroupRow,
-    orders::order,
-    problem::ApiProblem,
+    ApiState, caller::Caller, changing::ChangeIdentity, dr_groups::group_of, dr_rows::DrGroupRow,
+    orders::order, problem::ApiProblem,
 };
 use crate::{
     dr::{
@@ -19,6 +14,8 @@ use crate::{
         rehearsals::{PastRehearsal, RehearsalOutcome},
         tokens::CallerRole,
     },
+    site::handle::PoolHandle,
+    view::{PoolView, VolumeView},
 };
 use array::format::VolumeId;
 use axum::{
@@ -32,10 +29,14 @@ use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
+use world::{Address, real::host_files};
 
 /// Bounds of the times of a rehearsal.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Interval of looking whether a change is shown, and looks at most: 3 s.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const SHOWN_LOOKS: usize = 150;
 
 /// A rehearsal to begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -132,21 +133,30 @@ pub(super) async fn begin(
     }
     let refused = |problem: String, next: String| ApiProblem::refused(&Refusal::new(problem, next));
     if view.role == DrRole::Primary {
-        let problem =
-            format!("{} is primary here: a failover is rehearsed at its secondary", view.name);
+        let problem = format!("{} is primary here: a failover is rehearsed at its secondary", view.name);
         let next = format!("say 'spindle failover {} --rehearse' at the other site", view.name);
         return Err(refused(problem, next));
     }
-    let Some((address, is_encrypted)) = api.site.look().nbd.clone() else {
+    let Some((mut address, is_encrypted)) = api.site.look().nbd.clone() else {
         let problem = "the clones of a rehearsal are served over NBD, and this server serves none".to_owned();
         return Err(refused(problem, "add ⟨nbd⟩ to [serve] in its site file".to_owned()));
     };
+    if let Address::Unix(socket) = &mut address {
+        // Its clients are in other folders than this server.
+        *socket = host_files::canonical(socket).unwrap_or_else(|_| socket.clone());
+    }
     check_names(&api, &view, identity.uuid)?;
     let new = NewRehearsal { group: view.group, rehearsal: identity.uuid, idle, at_most };
     let begun = order(&pool, "rehearse", move |served| {
         Box::pin(async move { served.rehearsals.begin(&served, new).await.map_err(ApiProblem::from) })
     });
     let begun = begun.await?;
+    // Clients are routed by the view.
+    let is_served = |view: &PoolView| {
+        let has = |name: &String| view.exports.iter().any(|export| export.name == *name);
+        begun.clones.iter().all(|clone| has(&clone.export))
+    };
+    shown(&api, &pool, is_served).await;
     let uri = |export: &str| {
         let tls = is_encrypted.then(UriTls::default);
         NbdUri { address: address.clone(), export: export.to_owned(), tls }.to_string()
@@ -167,6 +177,16 @@ pub(super) async fn begin(
         clones: begun.clones.iter().map(clone).collect(),
     };
     Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// Waits until the pool's view shows a change, for a bounded time.
+async fn shown(api: &ApiState, pool: &PoolHandle, is_shown: impl Fn(&PoolView) -> bool) {
+    for _ in 0..SHOWN_LOOKS {
+        if is_shown(&pool.last_view()) {
+            return;
+        }
+        api.world.sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Refuses a rehearsal whose exports would have names of others.
@@ -201,20 +221,28 @@ pub(super) async fn end(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
-    let own = rehearsal.clone();
+    let (own, id) = (rehearsal.clone(), view.group);
+    let last = pool.last_view();
+    let of_group = last.rehearsals.iter().filter(|one| one.group == id);
+    let clones: Vec<VolumeId> = of_group.flat_map(|one| &one.clones).map(|clone| clone.clone).collect();
     let ended = order(&pool, "end rehearsal", move |served| {
         Box::pin(async move {
             let mut views = served.rehearsals.views().into_iter();
-            let is_meant = |one: &RehearsalView| {
-                one.group == view.group && VolumeId(one.rehearsal).to_string() == own
-            };
+            let is_meant =
+                |one: &RehearsalView| one.group == view.group && VolumeId(one.rehearsal).to_string() == own;
             match views.any(|one| is_meant(&one)) {
                 true => Ok(served.rehearsals.end(&served, view.group).await),
                 false => Ok(false),
             }
         })
     });
-    if !ended.await? && !identity.may_be_done {
+    let is_over = |view: &PoolView| {
+        let is_clone = |volume: &VolumeView| clones.contains(&volume.volume);
+        !view.rehearsals.iter().any(|one| one.group == id) && !view.volumes.iter().any(is_clone)
+    };
+    let was_under_way = ended.await?;
+    shown(&api, &pool, is_over).await;
+    if !was_under_way && !identity.may_be_done {
         return Err(ApiProblem::not_found(format!("there is no rehearsal {rehearsal}: it may have ended")));
     }
     if let Some(outcome) = outcome {

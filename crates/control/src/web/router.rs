@@ -4,9 +4,9 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, dr_groups, dr_rehearsals, dr_sites, drive_warnings, drives, events, exports,
-    group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules, sessions,
-    site, snapshots, space, targets, tokens, transfers, uses, volumes,
+    conditions, cuts, differences, dr_groups, dr_rehearsals, dr_sites, drive_warnings, drives, events,
+    exports, group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules,
+    sessions, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,

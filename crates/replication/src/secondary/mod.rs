@@ -16,8 +16,8 @@ mod shown_clones;
 mod take_over;
 
 pub use loss_bound::LossBound;
-pub use shown_clones::ShownCloneError;
 use loss_bound::ToldAnswers;
+pub use shown_clones::ShownCloneError;
 
 use crate::{
     channel::{ChannelEnd, FrameChannel},

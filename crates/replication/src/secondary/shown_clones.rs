@@ -65,6 +65,10 @@ impl SecondaryGroup {
             return Err(ShownCloneError::PartOfCommand);
         }
         let (ids, cut) = (member.ids(), member.cut_of(b"rehearsed cut..."));
+        // One of a connection's beginning may be left.
+        if member.pool.cut_shows_present(&ids, member.shown_cut()) {
+            return self.clone_cut(clones, member.shown_cut()).await;
+        }
         member.pool.take_cut_of_following_replica(&ids, cut).await?;
         let cloned = self.clone_cut(clones, cut).await;
         // The clones keep what they read of it.

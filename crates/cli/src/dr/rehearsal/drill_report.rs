@@ -116,7 +116,8 @@ impl DrillReport {
     }
 
     fn steps(&self) -> Section {
-        let columns = [Column::text("Step"), Column::number("Time", ""), Column::text("HP Continuous Access")];
+        let columns =
+            [Column::text("Step"), Column::number("Time", ""), Column::text("HP Continuous Access")];
         let mut table = Table::new("", columns);
         for DrillStep { step, seconds, published } in &self.steps {
             let published = published.map_or_else(String::new, |published| {

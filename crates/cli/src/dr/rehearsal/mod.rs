@@ -8,7 +8,7 @@ mod own_databases;
 
 use super::{GROUPS_PATH, arguments::FailoverArguments, find};
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
-use control::web::client::{DrGroupRow, Method, NewRehearsalBody, RehearsalOutcome, RehearsalRow};
+use control::web::client::{ApiReply, DrGroupRow, Method, NewRehearsalBody, RehearsalOutcome, RehearsalRow};
 use drill_report::{DrillReport, DrillStep, PublishedStep};
 use nbd::NbdUri;
 use report::{Refusal, html, text};
@@ -23,6 +23,11 @@ use world::{
 
 /// The server deletes the clones when this process has not used them for so long. It holds a connection to each.
 const IDLE: Duration = Duration::from_secs(10);
+/// Time of the clones beyond that of a command.
+const AFTER_COMMAND: Duration = Duration::from_secs(60);
+
+/// Status of an answer about a rehearsal that is not there.
+const NOT_FOUND: u16 = 404;
 
 /// The answer of a check.
 struct Judgement {
@@ -87,14 +92,19 @@ async fn rehearsed(
     let stop = interrupted();
     let mut watch = Stopwatch::begin(world, console);
     let path = format!("{GROUPS_PATH}/{}/rehearsals", group.group);
-    let body = NewRehearsalBody { idle_s: IDLE.as_secs(), at_most_s: arguments.within.as_secs().max(1) };
+    // A command is ended first.
+    let at_most_s = (arguments.within + AFTER_COMMAND).as_secs();
+    let body = NewRehearsalBody { idle_s: IDLE.as_secs(), at_most_s };
     let begun = server.change_to_its_end(Method::POST, &path, Some(&body)).await?;
     let rehearsal: RehearsalRow = begun.parsed()?;
     watch.step("Clone the newest cut and serve the clones", Some(PublishedStep::STORAGE));
     let checked = {
         let judging = judged(world, (server, &rehearsal), arguments, &mut watch);
         let interrupted = || Err(Refusal::new("interrupted: the rehearsal has no answer", ""));
-        with_deadline(async { drop(stop.await) }, judging).await.unwrap_or_else(interrupted)
+        let stopped = async {
+            let _ = stop.await;
+        };
+        with_deadline(stopped, judging).await.unwrap_or_else(interrupted)
     };
     // The time of the answer, without the clearing up.
     let seconds = watch.seconds();
@@ -106,15 +116,22 @@ async fn rehearsed(
         }
         Err(_) => format!("{path}/{}", rehearsal.rehearsal),
     };
-    let dropped = match server.change_to_its_end(Method::DELETE, &end, None::<&()>).await {
-        Ok(reply) => reply.checked().map(drop),
-        Err(refusal) => Err(refusal),
-    };
-    if let Err(refusal) = dropped {
+    let dropped = server.change_to_its_end(Method::DELETE, &end, None::<&()>).await;
+    let is_gone = dropped.as_ref().is_ok_and(|reply| reply.status == NOT_FOUND);
+    if let Err(refusal) = dropped.and_then(ApiReply::checked)
+        && !is_gone
+    {
         let within = IDLE.as_secs();
-        console.warn(&format!("{refusal}; the server drops the clones {within} s after this command has ended"));
+        console
+            .warn(&format!("{refusal}; the server drops the clones {within} s after this command has ended"));
     }
     let judgement = checked?;
+    if is_gone && judgement.problems.is_empty() {
+        return Err(Refusal::new(
+            "the server dropped the clones before the check had ended: the rehearsal has no answer",
+            "see the server's messages, and rehearse again",
+        ));
+    }
     watch.step("Drop the clones", None);
     Ok(DrillReport {
         group: group.name.clone(),
@@ -175,7 +192,8 @@ async fn judged(
 
 /// The URI as this machine reaches it: a server that listens everywhere says no address of its own.
 fn reachable(uri: &str, server: &Address, certificates: Option<&Path>) -> Result<String, Refusal> {
-    let mut uri: NbdUri = uri.parse().map_err(|error: nbd::NbdUriError| Refusal::new(error.to_string(), ""))?;
+    let mut uri: NbdUri =
+        uri.parse().map_err(|error: nbd::NbdUriError| Refusal::new(error.to_string(), ""))?;
     if let Address::Tcp { host, .. } = &mut uri.address
         && ["0.0.0.0", "::", "[::]"].contains(&host.as_str())
     {

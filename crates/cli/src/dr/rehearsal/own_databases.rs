@@ -28,10 +28,11 @@ pub(super) async fn judge(
             return Err(Refusal::new(problem, "say ⟨check⟩ COMMAND to judge them by a check of your own"));
         }
     };
-    let (mut problems, mut undone, mut replayed) = (Vec::new(), 0, 0);
+    let (mut problems, mut undone, mut replayed, mut is_clean) = (Vec::new(), 0, 0, true);
     for group in &groups {
         match group.recover(world).await.map_err(|error| unread(&error))? {
             GroupRecovery::Recovered(summary) => {
+                is_clean &= summary.clean;
                 replayed += summary.records_read;
                 undone += u64::from(summary.transactions_undone);
             }
@@ -50,14 +51,19 @@ pub(super) async fn judge(
     let damage = files.iter().flat_map(|file| file.damaged.iter().map(|one| format!("{}: {one}", file.name)));
     let problems: Vec<String> = damage.collect();
     let databases: u64 = groups.iter().map(|group| group.databases.len() as u64).sum();
-    let headline = match problems.is_empty() {
-        true => format!(
-            "{} recovered ({} read, {} rolled back), and every page is in order",
-            counted(databases, "database"),
+    let databases = counted(databases, "database");
+    let headline = match (problems.is_empty(), is_clean) {
+        (true, true) => {
+            format!("{databases} shut down cleanly, nothing to recover, and every page is in order")
+        }
+        (true, false) => format!(
+            "{databases} recovered ({} read, {} rolled back), and every page is in order",
             counted(replayed, "log record"),
             counted(undone, "transaction")
         ),
-        false => format!("recovered, and {} found", counted(problems.len() as u64, "damage")),
+        (false, _) => {
+            format!("{databases} recovered, and {} found", counted(problems.len() as u64, "damage"))
+        }
     };
     Ok(Judgement { problems, headline, files, command_output: None })
 }
