@@ -192,7 +192,7 @@ fn a_rehearsal_that_is_killed_leaves_nothing() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert!(denver.row()["rehearsing_since"].is_null(), "{}", denver.row());
     // The server is killed: it deletes what it finds when it is started again.
-    let mut verb = denver.starts(&hangs);
+    let mut verb = denver.starts(&["failover", "sg1", "--rehearse", "--check", "sleep 5"]);
     until("the clone is there", || !denver.clones().is_empty());
     denver.kill();
     denver.start();
