@@ -218,7 +218,7 @@ Say it at both sites. A new group of the same volumes begins with a first copy."
   spindle failover sg1 --unplanned --accept-loss 90s          the other site is lost: this one becomes primary
   spindle failover sg1 --unplanned --accept-loss all          whatever is lost
   spindle failover sg1 --rehearse --report drill.html         at the secondary: could it serve now?
-  spindle failover sg1 --rehearse --check 'qemu-img check \"$1\"'
+  spindle failover sg1 --rehearse --check './fsck-mail \"$1\"'
 
 A planned failover takes the hosts away, waits until the other site has everything, and makes it primary: nothing is lost. An \
 unplanned one says what may be lost, and is refused if that is more than --accept-loss. Make sure that the other site serves \

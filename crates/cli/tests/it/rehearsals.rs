@@ -179,6 +179,9 @@ fn a_check_of_ones_own_judges_and_refusals_have_one_line() {
 
 #[test]
 fn a_rehearsal_that_is_killed_leaves_nothing() {
+    if !is_here("qemu-io", "qemu-utils") {
+        return;
+    }
     let (boston, mut denver) = pair("sync");
     let hangs = ["failover", "sg1", "--rehearse", "--check", "sleep 15"];
     let mut verb = denver.starts(&hangs);
@@ -200,8 +203,9 @@ fn a_rehearsal_that_is_killed_leaves_nothing() {
     are_in_sync((&boston, &denver));
     assert_eq!(verb.wait().unwrap().code(), Some(2), "its clones were gone");
     assert_eq!(denver.row()["last_rehearsal"], serde_json::Value::Null);
-    // Nothing was written since, twice.
+    // It has all of the last write again once the next one has come; then twice without a write between.
+    boston.io(&["write -P 3 0 4k"]);
+    are_in_sync((&boston, &denver));
     denver.verb("failover sg1 --rehearse --check true");
-    let said = denver.said(&["failover", "sg1", "--rehearse", "--check", "true"]);
-    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    denver.verb("failover sg1 --rehearse --check true");
 }

@@ -166,6 +166,9 @@ impl PoolRehearsals {
             self.delete_clones(served).await;
             let next = match error {
                 ShownCloneError::Pool(_) => "see the pool's messages",
+                ShownCloneError::PartOfCommand | ShownCloneError::StampTaken => {
+                    "try again after the next write of a host"
+                }
                 _ => "try again when 'spindle dr status' says following",
             };
             return Err(Refusal::new(format!("{name} cannot be rehearsed now: {error}"), next));

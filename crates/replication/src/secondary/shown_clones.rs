@@ -25,8 +25,8 @@ pub enum ShownCloneError {
     /// The way of a connection is being prepared, or a write takes long.
     #[error("what the primary sends is being applied")]
     Busy,
-    /// A part of a command may be here alone. It passes, once the primary is connected.
-    #[error("it may have a part of the last write alone until its primary is connected again")]
+    /// A part of a command may be here alone. It passes with the next record; after an opening that may be the next write.
+    #[error("it may have a part of the last write alone until the next one comes")]
     PartOfCommand,
     /// Passes with the next write.
     #[error("another point of its volumes has the stamp of the last write")]
