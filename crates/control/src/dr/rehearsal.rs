@@ -6,7 +6,7 @@
 //! 1. A group has one rehearsal at most. Its clones have identities that follow from those of the volumes, so a server that
 //!    was killed knows what it had made, and deletes it when it opens the pool.
 //! 2. Clones go when the rehearsal is ended, when no client used them for its idle time, and at the end of its longest time:
-//!    whichever comes first, whatever has become of the one who asked.
+//!    whichever comes first. A caller that is killed leaves nothing.
 //! 3. The flow of the group waits while the cut and the clones are made, and for nothing else.
 
 use crate::pool_thread::ServedPool;
@@ -34,7 +34,7 @@ pub(crate) struct NewRehearsal {
     pub rehearsal: [u8; 16],
     /// The clones go when no client has used them for so long.
     pub idle: Duration,
-    /// The clones go then, whoever uses them.
+    /// The clones go then, although clients use them.
     pub at_most: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Rehearsals of a failover: clones of a secondary's volumes for a bounded time. Whoever asked for one checks them; the server
+//! Rehearsals of a failover: clones of a secondary's volumes for a bounded time. The caller checks them; the server
 //! starts no program.
 
 use super::{
@@ -46,7 +46,7 @@ pub struct NewRehearsalBody {
     #[serde(default = "default_idle")]
     #[schema(minimum = 1, maximum = 3600, default = 60)]
     pub idle_s: u64,
-    /// Seconds after which the clones are deleted, whoever uses them.
+    /// Seconds after which the clones are deleted although clients use them.
     #[serde(default = "default_at_most")]
     #[schema(minimum = 1, maximum = 604_800, default = 86_400)]
     pub at_most_s: u64,
