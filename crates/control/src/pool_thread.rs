@@ -3,7 +3,7 @@
 //! Invariant: the pool is closed last, after the change of its drives that is under way; all acknowledged writes are stable then.
 
 use crate::{
-    dr::pool_groups::PoolDrGroups,
+    dr::{pool_groups::PoolDrGroups, rehearsal::PoolRehearsals},
     folder_drives::FolderDrives,
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
@@ -92,7 +92,9 @@ pub struct ServedPool {
     pub space: Rc<SpaceCounter>,
     /// Its volumes that another site has a copy of.
     pub(crate) dr: Rc<PoolDrGroups>,
-    notices: NoticeSender,
+    /// Clones of these, in which a failover is rehearsed.
+    pub(crate) rehearsals: PoolRehearsals,
+    pub(crate) notices: NoticeSender,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
     listed: RefCell<ListedServices>,
@@ -146,7 +148,7 @@ impl ServedPool {
     ///
     /// There is no such volume or snapshot, or it cannot be read. Everything is as it was.
     pub fn serve_wanted(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
-        let open = self.dr.open_part(wanted);
+        let open = self.rehearsals.with_clones(&self.pool, self.dr.open_part(wanted));
         let AssembledExports { nbd, targets, warnings } = self.exports.assemble(&open)?;
         self.wanted.replace(wanted.clone());
         self.serve(PoolServices { exports: nbd, targets, access: wanted.access.clone() });
@@ -439,6 +441,7 @@ async fn run(
         changes: PoolChanges::new(&world, &pool, drives, &peers),
         space: SpaceCounter::new(&world, &pool),
         dr: PoolDrGroups::open((&world, &pool), &notices, &peers.dr),
+        rehearsals: PoolRehearsals::default(),
         notices: notices.clone(),
         pool,
         nbd: Rc::clone(&nbd),
@@ -452,6 +455,7 @@ async fn run(
     });
     served.serve(services);
     served.dr.watch(&served);
+    PoolRehearsals::watch(&served);
     let mut publisher = ViewPublisher::new(&world, &served, show);
     publisher.publish().await;
     world.spawn("orders", do_orders(Rc::clone(&served), orders));

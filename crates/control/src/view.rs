@@ -10,7 +10,7 @@
 //!    those of DR groups.
 
 use crate::{
-    dr::group_view::DrGroups,
+    dr::{group_view::DrGroups, rehearsal::RehearsalView},
     job_request::JobRequest,
     metrics::NamedFigures,
     order::map_rows,
@@ -66,6 +66,8 @@ pub struct PoolView {
     pub unsettled: Arc<Vec<UnsettledCut>>,
     /// DR groups.
     pub dr: Arc<DrGroups>,
+    /// Rehearsals of these that are under way.
+    pub rehearsals: Arc<Vec<RehearsalView>>,
     /// NBD exports.
     pub exports: Arc<Vec<ListedExport>>,
     /// iSCSI targets.
@@ -188,6 +190,7 @@ impl ViewPublisher {
             groups: Arc::clone(&self.groups),
             unsettled: Arc::clone(&self.unsettled),
             dr: Arc::new(self.pool.dr.view()),
+            rehearsals: Arc::new(self.pool.rehearsals.views()),
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,

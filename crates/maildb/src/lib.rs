@@ -34,6 +34,7 @@ pub use engine::{
     bulk_load::{BulkLoadSettings, BulkLoader},
     database::Database,
     instance::Instance,
+    recovery::RecoverySummary,
     table::{Table, TableDefinition},
     transaction::{Durability, Session},
 };

@@ -104,7 +104,7 @@ impl GroupMember {
         self.state.borrow().unfinished.is_some()
     }
 
-    pub(crate) fn ids(&self) -> Vec<VolumeId> {
+    pub fn ids(&self) -> Vec<VolumeId> {
         self.volumes.iter().copied().collect()
     }
 

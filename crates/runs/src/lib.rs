@@ -17,6 +17,7 @@ pub mod acceptance;
 pub mod allowance;
 pub mod cleaning;
 pub mod copies;
+pub mod crash_copies;
 pub mod document;
 pub mod execution;
 pub mod layout;

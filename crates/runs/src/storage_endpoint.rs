@@ -141,7 +141,8 @@ impl StorageEndpoint {
     }
 }
 
-async fn read_padded(directory: &dyn Directory) -> IoResult<Option<Result<Manifest, String>>> {
+/// The record of a run in an open directory on a raw device; as [`StorageEndpoint::read_manifest`].
+pub async fn read_padded(directory: &dyn Directory) -> IoResult<Option<Result<Manifest, String>>> {
     let file = match directory.open(MANIFEST_NAME).await {
         Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
         other => other?,

@@ -27,18 +27,45 @@ impl Pool {
     ///
     /// Those of [`Pool::snapshot`].
     pub async fn take_cut_of_replica(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> Result<()> {
-        if volumes.iter().all(|&volume| self.shows_present(volume, snapshot)) {
+        match self.take_cut_of_following_replica(volumes, snapshot).await {
+            // There may be a point of another cut.
+            Err(Error::StampTaken { .. }) => {
+                let next = Stamp(self.highest_stamp_of(volumes)?.0 + 1);
+                self.cut(volumes, snapshot, Some(next)).await.map(drop)
+            }
+            taken => taken,
+        }
+    }
+
+    /// As [`Pool::take_cut_of_replica`], of a replica that goes on following: never at a stamp that is still to come, as a
+    /// command could not be written at the stamp of a point. The follower must have all of its last command, and begin none
+    /// before this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StampTaken`]: another point has the stamp of the last command. Those of [`Pool::snapshot`].
+    pub async fn take_cut_of_following_replica(
+        &self,
+        volumes: &[VolumeId],
+        snapshot: SnapshotId,
+    ) -> Result<()> {
+        if self.cut_shows_present(volumes, snapshot) {
             return Ok(());
         }
         self.delete_cut(volumes, snapshot).await?;
+        // Stamps begin at 1.
+        let last = self.highest_stamp_of(volumes)?.max(Stamp(1));
+        self.cut(volumes, snapshot, Some(last)).await.map(drop)
+    }
+
+    fn highest_stamp_of(&self, volumes: &[VolumeId]) -> Result<Stamp> {
         let stamps = volumes.iter().map(|&volume| self.last_stamp(VolumeKey::Id(volume)));
-        let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
-        // Stamps begin at 1. There may be a point of another cut.
-        match self.cut(volumes, snapshot, Some(last.max(Stamp(1)))).await {
-            Err(Error::StampTaken { .. }) => self.cut(volumes, snapshot, Some(Stamp(last.0 + 1))).await?,
-            taken => taken?,
-        };
-        Ok(())
+        Ok(stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default())
+    }
+
+    /// True if all these volumes have a cut, and nothing was written since.
+    pub fn cut_shows_present(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> bool {
+        volumes.iter().all(|&volume| self.shows_present(volume, snapshot))
     }
 
     /// True if a volume has a cut, and nothing was written since.

@@ -246,13 +246,18 @@ Say it at both sites. A new group of the same volumes begins with a first copy."
   spindle failover sg1                                        planned, from either site; back is the same command
   spindle failover sg1 --unplanned --accept-loss 90s          the other site is lost: this one becomes primary
   spindle failover sg1 --unplanned --accept-loss all          whatever is lost
+  spindle failover sg1 --rehearse --report drill.html         at the secondary: could it serve now?
+  spindle failover sg1 --rehearse --check './fsck-mail \"$1\"'
 
 A planned failover takes the hosts away, waits until the other site has everything, and makes it primary: nothing is lost. An \
 unplanned one says what may be lost, and is refused if that is more than --accept-loss. Make sure that the other site serves \
 no hosts any more: when it comes back it compares, and serves nothing before it knows that it may. What it had of its own \
 becomes a fork.
 
-Ends with 0 once the group serves, or 2 if it was refused.")]
+A rehearsal moves nothing, and replication goes on: Spindle's own databases, as 'prove' makes them, are recovered as after a \
+crash and checked page by page; others need --check.
+
+Ends with 0 once the group serves, or the rehearsal passed; 1 if that failed; 2 if it was refused or has no answer.")]
 pub struct FailoverArguments {
     /// Name of the group, as 'dr status' lists it
     #[arg(value_name = "GROUP")]
@@ -269,6 +274,26 @@ pub struct FailoverArguments {
     /// Unplanned, with a witness: the other site serves no host, for certain, and the witness is not asked
     #[arg(long, requires = "unplanned")]
     pub peer_is_off: bool,
+    /// Move nothing: at the secondary, recover and check clones of what it has, and drop them
+    #[arg(long, conflicts_with = "unplanned")]
+    pub rehearse: bool,
+
+    /// Rehearsal: judge the clones by a command of this machine, which 'sh -c' runs with their NBD URIs as $1, $2 … and
+    /// SPINDLE_URI_1 …; exit code 0 passes [default: recover and check Spindle's own databases]
+    #[arg(long, value_name = "COMMAND", requires = "rehearse")]
+    pub check: Option<String>,
+
+    /// Rehearsal: also write the report as an HTML page
+    #[arg(long, value_name = "FILE", requires = "rehearse")]
+    pub report: Option<PathBuf>,
+
+    /// Rehearsal: longest time of the clones, and of the command
+    #[arg(long, value_name = "TIME", requires = "rehearse", default_value = "4h", value_parser = parse_duration)]
+    pub within: Duration,
+
+    /// Rehearsal: folder of certificates, for a server whose NBD has TLS
+    #[arg(long, value_name = "FOLDER", requires = "rehearse")]
+    pub nbd_tls: Option<PathBuf>,
 
     #[command(flatten)]
     pub common: DrCommon,

@@ -1,6 +1,7 @@
 //! `spindle dr` and `spindle failover`: groups of volumes at two sites, through the API of a running server.
 
 pub mod arguments;
+mod rehearsal;
 mod status;
 
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
@@ -50,6 +51,9 @@ pub fn dr(arguments: &DrArguments) -> Result<ExitStatus, Refusal> {
 
 /// Runs the verb to its end.
 pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
+    if arguments.rehearse {
+        return rehearsal::rehearse(arguments);
+    }
     let console = Console::new(arguments.common.json, false);
     real::run(0, RealOptions::default(), async |world: World| {
         let server = arguments.common.place.connection(&world)?;

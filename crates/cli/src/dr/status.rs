@@ -3,7 +3,9 @@
 use crate::{console::Console, exit_status::ExitStatus};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
-    web::client::{DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites},
+    web::client::{
+        DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites, PastRehearsalRow, RehearsalOutcome,
+    },
 };
 use replication::primary::PINNED_BYTES_MAX;
 use report::{
@@ -160,6 +162,7 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
         let forks = row.forks.join(&format!(", {}/", row.pool));
         lines.push(format!("  {}/{forks}: what this site gave up, until it is deleted", row.pool));
     }
+    lines.extend(rehearsal_line(row).map(|line| format!("  {line}")));
     lines
 }
 
@@ -174,4 +177,24 @@ fn merge_line(merge: &DrMergeRow) -> String {
         _ => String::new(),
     };
     format!("  {what} since {}: {done} done, {left} left{time}", merge.since)
+}
+
+/// The last rehearsal at this site; of a group that is primary only if there was one.
+fn rehearsal_line(row: &DrGroupRow) -> Option<String> {
+    if let Some(since) = &row.rehearsing_since {
+        return Some(format!("a failover is being rehearsed since {since}"));
+    }
+    match (&row.last_rehearsal, row.role) {
+        (Some(PastRehearsalRow { ended, outcome, seconds }), _) => {
+            let outcome = match outcome {
+                RehearsalOutcome::Passed => "passed",
+                RehearsalOutcome::Failed => "failed",
+            };
+            Some(format!("rehearsed {ended}: {outcome} after {seconds:.1} s"))
+        }
+        (None, DrRole::Secondary) if row.is_complete => {
+            Some(format!("never rehearsed: 'spindle failover {} --rehearse'", row.name))
+        }
+        (None, _) => None,
+    }
 }

@@ -64,6 +64,7 @@ mod raw_initiator;
 mod records;
 mod refusals;
 mod refused_places;
+mod rehearsals;
 mod remote_drives;
 mod salvage;
 mod searches;

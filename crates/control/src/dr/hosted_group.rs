@@ -174,6 +174,14 @@ impl HostedGroup {
         self.orders.send(order).is_ok()
     }
 
+    /// Its flow as secondary; `None` of a primary, or between two roles.
+    pub fn follower(&self) -> Option<Rc<SecondaryGroup>> {
+        match &*self.running.borrow() {
+            Some(Running::Secondary(group)) => Some(Rc::clone(group)),
+            _ => None,
+        }
+    }
+
     pub fn volumes(&self) -> Vec<VolumeId> {
         self.settings.volumes.clone()
     }

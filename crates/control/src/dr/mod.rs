@@ -9,7 +9,7 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_view`], [`group_report`], [`access`], `hosted_group`, `takeover`, `pool_groups`; [`mode`],
+//! Reading order: `thread_channel`, [`group_view`], [`group_report`], [`access`], `hosted_group`, `takeover`, `pool_groups`, [`rehearsal`]; [`mode`],
 //! `site_message`, `peer_session`, [`link_view`], [`link_thread`], [`line_test`].
 
 pub mod access;
@@ -22,6 +22,7 @@ pub mod link_view;
 pub mod mode;
 mod peer_session;
 pub(crate) mod pool_groups;
+pub mod rehearsal;
 pub(crate) mod site_message;
 mod takeover;
 mod thread_channel;

@@ -30,6 +30,7 @@ use replication::{
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
     member::GroupMember,
+    secondary::SecondaryGroup,
     session::ReplicationMode,
     witness::keeper::{KeeperError, LeaseKeeper},
 };
@@ -213,6 +214,25 @@ impl PoolDrGroups {
         found.ok_or_else(|| {
             Refusal::new(format!("there is no DR group {group} here"), "see 'spindle dr status'")
         })
+    }
+
+    /// Name and flow of a group that is secondary here.
+    ///
+    /// # Errors
+    ///
+    /// There is no such group, or it is primary here.
+    pub(super) fn follower(&self, group: GroupId) -> Result<(String, Rc<SecondaryGroup>), Refusal> {
+        let group = self.find(group)?;
+        let name = group.settings.name.clone();
+        let not_secondary =
+            || Refusal::new(format!("{name} is not secondary here"), "see 'spindle dr status'");
+        let follower = group.follower().ok_or_else(not_secondary)?;
+        Ok((name, follower))
+    }
+
+    /// The volumes of all groups.
+    pub(super) fn all_volumes(&self) -> Vec<VolumeId> {
+        self.groups.borrow().values().flat_map(|group| group.volumes()).collect()
     }
 
     /// Gives a channel to a group. The one that it has is cut.

@@ -13,6 +13,7 @@ use super::{
     jobs::JOBS,
     pairings::PAIRINGS,
     recovery::RECOVERY,
+    rehearsals::REHEARSALS,
     replies::{REPLIES, REPLY_ORDER},
     tokens::TOKENS,
 };
@@ -205,6 +206,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         JOBS.name(),
         PAIRINGS.name(),
         RECOVERY.name(),
+        REHEARSALS.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -225,6 +227,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(JOBS)?;
     transaction.open_table(PAIRINGS)?;
     transaction.open_table(RECOVERY)?;
+    transaction.open_table(REHEARSALS)?;
     Ok(())
 }
 

@@ -17,7 +17,7 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`], of other sites; and [`recovery`], of the documents in the pools.
+//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`] and [`rehearsals`], of other sites; and [`recovery`], of the documents in the pools.
 
 pub mod audit;
 mod database;
@@ -26,6 +26,7 @@ pub mod events;
 mod jobs;
 pub mod pairings;
 pub mod recovery;
+pub mod rehearsals;
 pub mod replies;
 pub mod tokens;
 

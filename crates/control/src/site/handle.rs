@@ -28,7 +28,7 @@ use serving::figures::PoolFigures;
 use std::{collections::BTreeMap, fmt, path::PathBuf, rc::Rc, sync::Arc};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
-use world::LocalFuture;
+use world::{Address, LocalFuture};
 
 /// Most requests that wait.
 pub const REQUESTS_MAX: usize = 16;
@@ -60,6 +60,8 @@ pub struct SiteView {
     pub site: Arc<Site>,
     /// Of the file that was applied.
     pub metrics: Arc<MetricsSetting>,
+    /// The address at which exports are served over NBD, and whether over TLS; `None` if none are.
+    pub nbd: Option<(Address, bool)>,
 }
 
 /// A pool of the site.

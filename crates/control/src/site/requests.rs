@@ -143,6 +143,7 @@ impl SiteServer {
             power: self.power,
             site: Arc::clone(&self.served_site),
             metrics: Arc::clone(&self.metrics),
+            nbd: self.nbd_address().map(|address| (address, self.uri_tls().is_some())),
         }));
     }
 

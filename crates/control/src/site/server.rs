@@ -288,6 +288,11 @@ impl SiteServer {
         all
     }
 
+    /// The address at which exports are served over NBD.
+    pub(super) fn nbd_address(&self) -> Option<Address> {
+        self.daemon.addresses().nbd.clone()
+    }
+
     /// The address of the API that the file says.
     pub fn api_address(&self) -> Option<&Address> {
         self.addresses.api.as_ref()

@@ -7,6 +7,7 @@ pub use super::{
     cuts::{SettlementBody, TakenCut},
     dr_groups::{FailoverBody, NewDrGroupBody},
     dr_line_tests::{LinePathFigures, LinePathRow, LineRate, LineRoundTrip, LineTestRow, NewLineTestBody},
+    dr_rehearsals::{NewRehearsalBody, PastRehearsalRow, RehearsalCloneRow, RehearsalRow},
     dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites},
     dr_sites::{MadePairingToken, NewPairingBody, NewPairingTokenBody},
     drive_warnings::DriveWarningBody,
@@ -29,6 +30,7 @@ pub use super::{
     uses::VolumeUses,
     volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},
 };
+pub use crate::journal::rehearsals::RehearsalOutcome;
 pub use hyper::Method;
 
 use super::ApiProblem;

@@ -4,6 +4,7 @@ use super::{
     ApiState,
     caller::Caller,
     changing::ChangeIdentity,
+    dr_rehearsals,
     dr_rows::{DrGroupList, DrGroupRow, rows},
     dr_sites::{link_of, site_of},
     orders::{MeantVolume, order, volume_of},
@@ -102,7 +103,9 @@ pub(super) async fn list(
 ) -> Result<Json<DrGroupList>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let link = api.link.as_ref().map(|link| link.look());
-    Ok(Json(rows(&api.site.look(), link.as_deref(), |pool| caller.sees(&pool.name))))
+    let mut list = rows(&api.site.look(), link.as_deref(), |pool| caller.sees(&pool.name));
+    dr_rehearsals::add_to_rows(&api, &mut list.groups);
+    Ok(Json(list))
 }
 
 /// Shows a DR group.
@@ -120,11 +123,17 @@ pub(super) async fn show(
 fn row(api: &ApiState, caller: &Caller, group: &str) -> Result<DrGroupRow, ApiProblem> {
     let (pool, group) = group_of(api, caller, group)?;
     let link = api.link.as_ref().map(|link| link.look());
-    Ok(DrGroupRow::of((&pool.name, &pool.last_view()), &group, link.as_deref()))
+    let mut row = DrGroupRow::of((&pool.name, &pool.last_view()), &group, link.as_deref());
+    dr_rehearsals::add_to_rows(api, std::slice::from_mut(&mut row));
+    Ok(row)
 }
 
 /// A group of this site, and its pool.
-fn group_of(api: &ApiState, caller: &Caller, id: &str) -> Result<(PoolHandle, DrGroupView), ApiProblem> {
+pub(super) fn group_of(
+    api: &ApiState,
+    caller: &Caller,
+    id: &str,
+) -> Result<(PoolHandle, DrGroupView), ApiProblem> {
     let site = api.site.look();
     let mut pools = site.pools.values().filter(|pool| caller.sees(&pool.name));
     let found = pools.find_map(|pool| {
@@ -286,6 +295,7 @@ pub(super) async fn delete(
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
     };
     change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
+    api.journal.forget_rehearsal(&group)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,6 +1,6 @@
 //! Rows of DR groups and of paired sites.
 
-use super::problem::ApiProblem;
+use super::{dr_rehearsals::PastRehearsalRow, problem::ApiProblem};
 use crate::{
     dr::{
         LinkView, PeerView,
@@ -52,6 +52,12 @@ pub struct DrGroupRow {
     pub disconnected_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disconnected_because: Option<String>,
+    /// A failover is being rehearsed here since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rehearsing_since: Option<String>,
+    /// The last rehearsal here that was not broken off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_rehearsal: Option<PastRehearsalRow>,
     /// The cost of a disaster at the primary now, and the next step, in a line.
     pub summary: String,
     /// In sync mode: hosts have been answered without the other site since then.
@@ -208,6 +214,7 @@ impl DrGroupRow {
             |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
         let peer = site_name(link, group.peer);
         let report = &group.report;
+        let rehearsing = view.rehearsals.iter().find(|one| one.group == group.group);
         Self {
             group: group.group.to_string(),
             name: group.name.clone(),
@@ -236,6 +243,8 @@ impl DrGroupRow {
             received_bytes: report.received_bytes,
             last_word: report.last_word.map(at),
             forks: report.forks.clone(),
+            rehearsing_since: rehearsing.map(|one| at(one.began)),
+            last_rehearsal: None,
         }
     }
 }

@@ -24,6 +24,7 @@ mod cuts;
 pub mod differences;
 mod dr_groups;
 mod dr_line_tests;
+mod dr_rehearsals;
 mod dr_rows;
 mod dr_sites;
 mod drive_warnings;

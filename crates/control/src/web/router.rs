@@ -4,9 +4,9 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, dr_groups, dr_line_tests, dr_sites, drive_warnings, drives, events,
-    exports, group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power, schedules,
-    sessions, site, snapshots, space, targets, tokens, transfers, uses, volumes,
+    conditions, cuts, differences, dr_groups, dr_line_tests, dr_rehearsals, dr_sites, drive_warnings, drives,
+    events, exports, group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power,
+    schedules, sessions, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -143,6 +143,8 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_groups::fail_over))
         .routes(routes!(dr_groups::give_way))
         .routes(routes!(dr_groups::go_on_alone))
+        .routes(routes!(dr_rehearsals::begin))
+        .routes(routes!(dr_rehearsals::end))
         .routes(routes!(metrics::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))

@@ -56,15 +56,21 @@ impl SecondaryGroup {
             self.member.change(|state| state.fence = fence).await?;
         }
         self.begin_history(&agreement.outcome);
+        let preparing = self.applying.lock().await;
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
                 self.give_back(channel, &agreement, transfer).await?
             }
             transfer => self.name_changed(channel, &agreement, transfer).await?,
         }
+        drop(preparing);
         let mut pass = PassInbox::default();
         loop {
-            let taken = match self.heard(receive(channel)).await? {
+            let frame = self.heard(receive(channel)).await?;
+            // A hand over takes it for itself.
+            let is_applied = !matches!(frame, FrameBody::HandOver(_));
+            let _applying = if is_applied { Some(self.applying.lock().await) } else { None };
+            let taken = match frame {
                 FrameBody::Record(record) => {
                     self.check(channel, &record, agreement.theirs.lineage.as_ref()).await?;
                     self.take(channel, record).await?;
@@ -87,6 +93,7 @@ impl SecondaryGroup {
                     Ok(Some(has)) => {
                         self.has.set(has);
                         self.is_in_doubt.set(false);
+                        self.is_within_command.set(false);
                         self.is_of_history.set(true);
                         self.confirm(channel).await?;
                         Ok(())
@@ -262,8 +269,11 @@ impl SecondaryGroup {
             self.confirm(channel).await?;
         }
         let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
+        // If it fails, some of the changes may be here.
+        self.is_within_command.set(true);
         apply::apply(&self.member.pool, changes).await?;
         self.member.meter.note_received(bytes);
+        self.is_within_command.set(complete != Some(last));
         if let Some(complete) = complete {
             // The command in doubt was sent again, if this side had a part of it.
             self.is_in_doubt.set(false);

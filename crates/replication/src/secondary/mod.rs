@@ -13,10 +13,12 @@ mod following;
 pub(crate) mod forks;
 mod loss_bound;
 mod right;
+mod shown_clones;
 mod take_over;
 
 pub use loss_bound::LossBound;
 use loss_bound::ToldAnswers;
+pub use shown_clones::ShownCloneError;
 
 use crate::{
     channel::{ChannelEnd, FrameChannel},
@@ -90,6 +92,11 @@ pub struct SecondaryGroup {
     is_taking_over: Cell<bool>,
     /// The moment at which the last channel began.
     began_channel: Cell<Moment>,
+    /// A part of a command was applied, and the rest has not come.
+    is_within_command: Cell<bool>,
+    /// Held while a record or a part of a pass is applied, while the way of a connection is prepared, and by those who need
+    /// the volumes between two of these.
+    applying: tokio::sync::Mutex<()>,
 }
 
 impl SecondaryGroup {
@@ -117,6 +124,8 @@ impl SecondaryGroup {
             promised_until: Cell::new(member.keeper().map(|keeper| world.now() + keeper.span())),
             is_taking_over: Cell::new(false),
             began_channel: Cell::default(),
+            is_within_command: Cell::new(false),
+            applying: tokio::sync::Mutex::default(),
         }
     }
 
@@ -204,6 +213,7 @@ impl SecondaryGroup {
         }
         let mut lineage = self.member.lineage().ok_or(PromotionError::Empty)?;
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()]))?;
+        let _no_clones = self.applying.lock().await;
         self.member.abandon_pass().await?;
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);

@@ -461,13 +461,15 @@ impl Numbers {
 
 /// Contents of all volumes.
 pub async fn contents(pool: &Pool) -> Vec<Vec<u8>> {
+    contents_of(&VOLUMES.map(|id| pool.volume(array::pool::VolumeKey::Id(id)).unwrap())).await
+}
+
+pub async fn contents_of(volumes: &[Rc<Volume>]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    for id in VOLUMES {
-        let device = VolumeDevice(pool.volume(array::pool::VolumeKey::Id(id)).unwrap());
-        all.push(
-            device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await.unwrap()[0]
-                .to_vec(),
-        );
+    for volume in volumes {
+        let device = VolumeDevice(Rc::clone(volume));
+        let read = device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await;
+        all.push(read.unwrap()[0].to_vec());
     }
     all
 }

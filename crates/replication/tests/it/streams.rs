@@ -1,13 +1,18 @@
 //! A stream between two sites while hosts write: lines that are cut, secondaries that crash. What the secondary has is
 //! a prefix at every cut; in sync it has all that was answered; after healing both are alike.
 
-use crate::sites::{HostLedger, LineEnd, Site, Stop, WRITERS, contents, line, volumes_of};
-use array::pool::Pool;
+use crate::sites::{
+    HostLedger, LineEnd, Site, Stop, WRITERS, contents, contents_of, line, volume_ids, volumes_of,
+};
+use array::{
+    format::VolumeId,
+    pool::{NewClone, Pool, VolumeKey},
+};
 use replication::{
     connect::SiteRole,
     planted::{ReplicationBug, with_replication_bug},
     primary::PrimaryGroup,
-    secondary::SecondaryGroup,
+    secondary::{SecondaryGroup, ShownCloneError},
     session::{BoundPolicy, ReplicationMode, SessionState},
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -219,6 +224,76 @@ async fn life(
     pair.ledger.answered.borrow().iter().sum()
 }
 
+/// Clones what the secondary shows, again and again while it follows: each clone is a prefix of what hosts wrote and stays as
+/// it is, and the stream goes on.
+async fn clone_while_following(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> usize {
+    let mut random = world.random("the clones");
+    let pair = Pair::begin(&world, sites, mode).await;
+    pair.wait("both are open", |pair| pair.primary.borrow().is_some() && pair.secondary.borrow().is_some())
+        .await;
+    let mut made = 0;
+    for _ in 0..6 {
+        let line = pair.connect(Duration::from_micros(random.below(2_000)));
+        for _ in 0..4 {
+            world.sleep(Duration::from_micros(random.below(60_000))).await;
+            let side = pair.secondary.borrow().clone().unwrap();
+            made += usize::from(clone_and_check(&world, &pair, &side).await);
+        }
+        pair.wait("it streams", |pair| pair.state() == Some(SessionState::Streaming)).await;
+        if random.percent(30.0) {
+            pair.secondary_site.node.crash();
+            line.cut();
+            pair.start_secondary();
+            pair.wait("it is open again", |pair| pair.secondary.borrow().is_some()).await;
+        } else {
+            line.cut();
+        }
+    }
+    let _line = pair.connect(Duration::from_millis(1));
+    pair.ledger.is_over.set(true);
+    let is_alike = |pair: &Pair| {
+        let (primary, secondary) =
+            (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
+        let has = primary.group.session().has().stamps()[0];
+        primary.group.session().confirmed().stamps()[0] == has && secondary.group.has() == has
+    };
+    world.sleep(Duration::from_millis(50)).await;
+    pair.wait("the secondary has everything", is_alike).await;
+    let (primary, secondary) =
+        (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
+    // Nothing is written any more: twice the same.
+    for _ in 0..2 {
+        assert!(clone_and_check(&world, &pair, &secondary).await, "it has all of the last command");
+    }
+    assert!(contents(&primary.pool).await == contents(&secondary.pool).await, "both are alike");
+    made
+}
+
+/// False if there was nothing to clone at the moment.
+async fn clone_and_check(world: &World, pair: &Pair, side: &RunningSecondary) -> bool {
+    let clone = |(index, volume): (u8, VolumeId)| {
+        let name = format!("clone {index}");
+        (volume, NewClone { name, volume: VolumeId([200 + index; 16]), is_independent: false })
+    };
+    let clones: Vec<_> = (0..).zip(volume_ids()).map(clone).collect();
+    match side.group.clone_shown(&clones).await {
+        Ok(()) => {}
+        Err(ShownCloneError::Pool(error)) => panic!("{error}"),
+        Err(_) => return false,
+    }
+    let volume = |(_, clone): &(VolumeId, NewClone)| side.pool.volume(VolumeKey::Id(clone.volume)).unwrap();
+    let volumes: Vec<_> = clones.iter().map(volume).collect();
+    pair.ledger.check_prefix(&volumes, None).await.unwrap();
+    let before = contents_of(&volumes).await;
+    world.sleep(Duration::from_millis(20)).await;
+    assert!(contents_of(&volumes).await == before, "a clone stays as it is");
+    drop(volumes);
+    for (_, clone) in &clones {
+        side.pool.delete_volume(VolumeKey::Id(clone.volume), false).await.unwrap();
+    }
+    true
+}
+
 const MODES: [ReplicationMode; 3] = [
     ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: false },
     ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: true },
@@ -251,6 +326,23 @@ fn a_secondary_has_a_prefix_at_every_cut_and_everything_that_was_answered_in_syn
         println!("SPINDLE_SEED={seed}");
         live(seed, (6, 40.0));
     }
+}
+
+#[test]
+fn clones_of_a_secondary_that_follows_are_prefixes_and_stay() {
+    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 0..500 } else { 0..6_u64 };
+    let mut made = 0;
+    for seed in seeds {
+        println!("SPINDLE_SEED={seed}");
+        let mut simulation = Simulation::new(seed);
+        let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
+            .map(|(n, role)| Site::new(&mut simulation, n, role));
+        let mode = MODES[seed as usize % MODES.len()];
+        made += simulation
+            .run(SimLimits::generous(), |world| clone_while_following(world, sites, mode))
+            .completed();
+    }
+    assert!(made > 10, "only {made} clones were made");
 }
 
 #[test]

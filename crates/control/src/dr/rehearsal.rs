@@ -1,0 +1,290 @@
+//! Rehearsals of a failover, on the pool's thread: clones of a secondary's volumes as a promotion now would show them, served
+//! over NBD under names of their own, for a bounded time.
+//!
+//! Invariants:
+//!
+//! 1. A group has one rehearsal at most. Its clones have identities that follow from those of the volumes, so a server that
+//!    was killed knows what it had made, and deletes it when it opens the pool.
+//! 2. Clones go when the rehearsal is ended, when no client used them for its idle time, and at the end of its longest time:
+//!    whichever comes first. A caller that is killed leaves nothing.
+//! 3. The flow of the group waits while the cut and the clones are made, and for nothing else.
+
+use crate::pool_thread::ServedPool;
+use array::{
+    error::Error,
+    format::{GroupId, VolumeId},
+    pool::{NewClone, Pool, VolumeKey},
+};
+use replication::secondary::{SecondaryGroup, ShownCloneError};
+use report::Refusal;
+use serving::export::{WantedExport, WantedExports};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use world::{Moment, WallTime};
+
+/// Interval of looking for rehearsals that nobody uses, and of trying deletions again.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Pause and number of attempts while a command is in parts, some of which have not come.
+const PART_PAUSE: Duration = Duration::from_millis(20);
+const PART_ATTEMPTS: usize = 100;
+
+/// A rehearsal to begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewRehearsal {
+    pub group: GroupId,
+    pub rehearsal: [u8; 16],
+    /// The clones go when no client has used them for so long.
+    pub idle: Duration,
+    /// The clones go then, although clients use them.
+    pub at_most: Duration,
+}
+
+/// A rehearsal that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RehearsalView {
+    pub group: GroupId,
+    pub rehearsal: [u8; 16],
+    pub began: WallTime,
+    /// The group was in a pass: the clones are as of its beginning.
+    pub is_merging: bool,
+    pub clones: Vec<RehearsedVolume>,
+}
+
+/// A volume of a group, and its clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RehearsedVolume {
+    pub volume: VolumeId,
+    pub name: String,
+    pub clone: VolumeId,
+    pub clone_name: String,
+    /// Name of the NBD export of the clone.
+    pub export: String,
+    pub bytes: u64,
+}
+
+struct Rehearsal {
+    view: RehearsalView,
+    new: NewRehearsal,
+    name: String,
+    began: Moment,
+    used_until: Moment,
+}
+
+/// The rehearsals of a pool's groups.
+#[derive(Default)]
+pub(crate) struct PoolRehearsals {
+    under_way: RefCell<BTreeMap<GroupId, Rehearsal>>,
+    /// Clones whose deletion failed, by whether that was said.
+    undeleted: RefCell<BTreeMap<VolumeId, bool>>,
+}
+
+/// Identity of the clone of a volume: a volume has one for rehearsals at most.
+fn clone_of(VolumeId(mut id): VolumeId) -> VolumeId {
+    id.iter_mut().zip(*b"rehearsal clone.").for_each(|(byte, other)| *byte ^= other);
+    VolumeId(id)
+}
+
+impl PoolRehearsals {
+    pub fn views(&self) -> Vec<RehearsalView> {
+        self.under_way.borrow().values().map(|one| one.view.clone()).collect()
+    }
+
+    /// The exports that are wanted, and those of the clones.
+    pub fn with_clones(&self, pool: &Pool, mut wanted: WantedExports) -> WantedExports {
+        let under_way = self.under_way.borrow();
+        let clones = under_way.values().flat_map(|one| &one.view.clones);
+        // Somebody may have deleted one.
+        let there = clones.filter(|clone| pool.is_replica(clone.clone).is_ok());
+        wanted.nbd.extend(there.map(|clone| WantedExport {
+            name: clone.export.clone(),
+            volume: clone.clone_name.clone(),
+            is_read_only: false,
+        }));
+        wanted
+    }
+
+    /// Deletes the clones that an earlier process left, and from now on those that nobody uses.
+    pub fn watch(served: &Rc<ServedPool>) {
+        let left = served.dr.all_volumes().into_iter().map(clone_of);
+        let is_there = |clone: &VolumeId| served.pool.volumes().iter().any(|info| info.volume == *clone);
+        let left: BTreeMap<VolumeId, bool> = left.filter(is_there).map(|clone| (clone, false)).collect();
+        if !left.is_empty() {
+            served.notices.note("clones of a rehearsal that was cut short are deleted");
+        }
+        served.rehearsals.undeleted.borrow_mut().extend(left);
+        let (own, world) = (Rc::downgrade(served), served.world.clone());
+        served.world.spawn("rehearsals", async move {
+            while let Some(served) = own.upgrade() {
+                served.rehearsals.look(&served).await;
+                drop(served);
+                world.sleep(LOOK_EVERY).await;
+            }
+        });
+    }
+
+    async fn look(&self, served: &Rc<ServedPool>) {
+        let now = served.world.now();
+        let mut over = Vec::new();
+        for (group, one) in self.under_way.borrow_mut().iter_mut() {
+            if clients_of(served, &one.view).next().is_some() {
+                one.used_until = now;
+            }
+            if now.since(one.used_until) >= one.new.idle || now.since(one.began) >= one.new.at_most {
+                over.push((*group, one.name.clone()));
+            }
+        }
+        for (group, name) in over {
+            served.notices.warn(format!(
+                "the rehearsal of DR group {name} was not ended in its time: its clones are deleted"
+            ));
+            self.end(served, group).await;
+        }
+        self.delete_clones(served).await;
+    }
+
+    /// Clones a group and serves the clones.
+    ///
+    /// # Errors
+    ///
+    /// The group is not secondary here, has nothing that could be promoted, or is being rehearsed; or the pool cannot write.
+    pub async fn begin(&self, served: &Rc<ServedPool>, new: NewRehearsal) -> Result<RehearsalView, Refusal> {
+        let (name, follower) = served.dr.follower(new.group)?;
+        if let Some(one) = self.under_way.borrow().get(&new.group) {
+            return match one.new.rehearsal == new.rehearsal {
+                true => Ok(one.view.clone()),
+                false => Err(Refusal::new(
+                    format!("{name} is being rehearsed already"),
+                    "wait for its end; 'spindle dr status' shows it",
+                )),
+            };
+        }
+        let clones = clones_for(served, &name, &follower);
+        self.undeleted.borrow_mut().extend(clones.iter().map(|clone| (clone.clone, false)));
+        self.delete_clones(served).await;
+        let is_merging = follower.member().state().unfinished.is_some();
+        if let Err(error) = clone_all(served, &follower, &clones).await {
+            self.undeleted.borrow_mut().extend(clones.iter().map(|clone| (clone.clone, false)));
+            self.delete_clones(served).await;
+            let next = match error {
+                ShownCloneError::Pool(_) => "see the pool's messages",
+                ShownCloneError::PartOfCommand | ShownCloneError::StampTaken => {
+                    "try again after the next write of a host"
+                }
+                _ => "try again when 'spindle dr status' says following",
+            };
+            return Err(Refusal::new(format!("{name} cannot be rehearsed now: {error}"), next));
+        }
+        let view = RehearsalView {
+            group: new.group,
+            rehearsal: new.rehearsal,
+            began: served.world.wall(),
+            is_merging,
+            clones,
+        };
+        let began = served.world.now();
+        let one = Rehearsal { view: view.clone(), new, name, began, used_until: began };
+        self.under_way.borrow_mut().insert(new.group, one);
+        served.serve_again();
+        Ok(view)
+    }
+
+    /// Ends a rehearsal: its clients are disconnected, and its clones deleted. False if there is none.
+    pub async fn end(&self, served: &Rc<ServedPool>, group: GroupId) -> bool {
+        let Some(ended) = self.under_way.borrow_mut().remove(&group) else { return false };
+        for number in clients_of(served, &ended.view) {
+            served.end_nbd_client(number);
+        }
+        served.serve_again();
+        let clones = ended.view.clones.iter().map(|clone| (clone.clone, false));
+        self.undeleted.borrow_mut().extend(clones);
+        self.delete_clones(served).await;
+        served.show_changes();
+        true
+    }
+
+    async fn delete_clones(&self, served: &ServedPool) {
+        let clones: Vec<VolumeId> = self.undeleted.borrow().keys().copied().collect();
+        for clone in clones {
+            // Another call may have deleted it, and it may be one of a new rehearsal by now.
+            if !self.undeleted.borrow().contains_key(&clone) {
+                continue;
+            }
+            match served.pool.delete_volume(VolumeKey::Id(clone), true).await {
+                Ok(()) | Err(Error::NoVolume(_)) => drop(self.undeleted.borrow_mut().remove(&clone)),
+                Err(error) => {
+                    let was_said = self.undeleted.borrow_mut().insert(clone, true);
+                    if was_said == Some(false) {
+                        served.notices.warn(format!(
+                            "a clone of a rehearsal cannot be deleted yet: {error}; it is tried again"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The NBD clients that use the clones of a rehearsal.
+fn clients_of<'a>(served: &ServedPool, view: &'a RehearsalView) -> impl Iterator<Item = u64> + use<'a> {
+    let is_of = |export: &str| view.clones.iter().any(|clone| clone.export == export);
+    served
+        .listed_clients()
+        .into_iter()
+        .filter(move |client| is_of(&client.export))
+        .map(|client| client.number)
+}
+
+/// The clones that a rehearsal is to have, with names that are free.
+fn clones_for(served: &ServedPool, group: &str, follower: &SecondaryGroup) -> Vec<RehearsedVolume> {
+    let all = served.pool.volumes();
+    let ids = follower.member().ids();
+    let volumes = all.iter().filter(|info| ids.contains(&info.volume));
+    let clone = |info: &array::pool::VolumeInfo| {
+        let clone = clone_of(info.volume);
+        let is_taken = |name: &str| all.iter().any(|known| known.name == name && known.volume != clone);
+        let plain = format!("{}-rehearsal", info.name);
+        let mut names = std::iter::once(plain.clone()).chain((2..).map(|n| format!("{plain}{n}")));
+        RehearsedVolume {
+            volume: info.volume,
+            name: info.name.clone(),
+            clone,
+            clone_name: names.find(|name| !is_taken(name)).expect("numbers do not end"),
+            export: format!("{group}-rehearsal-{}", info.name),
+            bytes: info.size_bytes,
+        }
+    };
+    volumes.map(clone).collect()
+}
+
+/// Clones the volumes between two commands.
+async fn clone_all(
+    served: &ServedPool,
+    follower: &SecondaryGroup,
+    clones: &[RehearsedVolume],
+) -> Result<(), ShownCloneError> {
+    let new = |clone: &RehearsedVolume| {
+        let named = NewClone { name: clone.clone_name.clone(), volume: clone.clone, is_independent: false };
+        (clone.volume, named)
+    };
+    let new: Vec<(VolumeId, NewClone)> = clones.iter().map(new).collect();
+    for _ in 1..PART_ATTEMPTS {
+        match follower.clone_shown(&new).await {
+            Err(ShownCloneError::PartOfCommand) => served.world.sleep(PART_PAUSE).await,
+            done => return done,
+        }
+    }
+    follower.clone_shown(&new).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_of_volumes_have_identities_of_their_own_that_stay() {
+        let (one, other) = (VolumeId([7; 16]), VolumeId([8; 16]));
+        assert_eq!(clone_of(one), clone_of(one));
+        assert_ne!(clone_of(one), one);
+        assert_ne!(clone_of(one), clone_of(other));
+        assert_eq!(clone_of(clone_of(one)), one);
+    }
+}

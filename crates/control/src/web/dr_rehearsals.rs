@@ -1,0 +1,266 @@
+//! Rehearsals of a failover: clones of a secondary's volumes for a bounded time. The caller checks them; the server
+//! starts no program.
+
+use super::{
+    ApiState, caller::Caller, changing::ChangeIdentity, dr_groups::group_of, dr_rows::DrGroupRow,
+    orders::order, problem::ApiProblem,
+};
+use crate::{
+    dr::{
+        group_view::{DrGroupView, DrRole},
+        rehearsal::{NewRehearsal, RehearsalView},
+    },
+    journal::{
+        rehearsals::{PastRehearsal, RehearsalOutcome},
+        tokens::CallerRole,
+    },
+    site::handle::PoolHandle,
+    view::{PoolView, VolumeView},
+};
+use array::format::VolumeId;
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use nbd::{NbdUri, UriTls};
+use report::{Refusal, calendar::utc_time};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::{IntoParams, ToSchema};
+use world::{Address, real::host_files};
+
+/// Bounds of the times of a rehearsal.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+const TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Interval of looking whether a change is shown, and looks at most: 3 s.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const SHOWN_LOOKS: usize = 150;
+
+/// A rehearsal to begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRehearsalBody {
+    /// Seconds without a client of any clone, after which all are deleted.
+    #[serde(default = "default_idle")]
+    #[schema(minimum = 1, maximum = 3600, default = 60)]
+    pub idle_s: u64,
+    /// Seconds after which the clones are deleted although clients use them.
+    #[serde(default = "default_at_most")]
+    #[schema(minimum = 1, maximum = 604_800, default = 86_400)]
+    pub at_most_s: u64,
+}
+
+fn default_idle() -> u64 {
+    60
+}
+
+fn default_at_most() -> u64 {
+    24 * 3600
+}
+
+/// A rehearsal that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RehearsalRow {
+    /// UUID.
+    pub rehearsal: String,
+    /// UUID of the group.
+    pub group: String,
+    pub name: String,
+    pub began: String,
+    /// The group gets what it lacks at the moment: the clones are as of before.
+    pub is_merging: bool,
+    /// Everything that hosts were answered until then is in the clones; left out if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete_until: Option<String>,
+    /// One for each volume of the group.
+    pub clones: Vec<RehearsalCloneRow>,
+}
+
+/// A clone of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RehearsalCloneRow {
+    /// Name of the volume of the group.
+    pub volume: String,
+    /// Name of the clone, in the same pool.
+    pub clone: String,
+    pub bytes: u64,
+    /// The clone over NBD, as the server listens.
+    pub uri: String,
+}
+
+/// The last rehearsal of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PastRehearsalRow {
+    pub ended: String,
+    pub outcome: RehearsalOutcome,
+    /// From the cut to the answer.
+    pub seconds: f64,
+}
+
+/// The end of a rehearsal.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RehearsalEnd {
+    /// The answer, which is kept as that of the group's last rehearsal; left out if it was broken off.
+    outcome: Option<RehearsalOutcome>,
+    /// Seconds from the cut to the answer.
+    seconds: Option<f64>,
+}
+
+/// Clones the volumes of a group that is secondary here, as a failover now would show them, and serves the clones over NBD. The
+/// group follows on. The clones are deleted when the rehearsal is ended, and at the end of its times whatever happens.
+#[utoipa::path(post, path = "/v1/dr/groups/{group}/rehearsals", tag = "dr", request_body = NewRehearsalBody,
+    params(("group" = String, Path, description = "UUID")),
+    responses((status = 201, description = "The clones are served", body = RehearsalRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn begin(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path(group): Path<String>,
+    Json(NewRehearsalBody { idle_s, at_most_s }): Json<NewRehearsalBody>,
+) -> Result<Response, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let (pool, view) = group_of(&api, &caller, &group)?;
+    let (idle, at_most) = (Duration::from_secs(idle_s), Duration::from_secs(at_most_s));
+    if !(1..=IDLE_MAX.as_secs()).contains(&idle_s) || !(1..=TIME_MAX.as_secs()).contains(&at_most_s) {
+        return Err(ApiProblem::bad_request(
+            "a rehearsal is for 1 s to 7 days, and 1 s to 1 h without a client",
+            "choose other times",
+        ));
+    }
+    let refused = |problem: String, next: String| ApiProblem::refused(&Refusal::new(problem, next));
+    if view.role == DrRole::Primary {
+        let problem = format!("{} is primary here: a failover is rehearsed at its secondary", view.name);
+        let next = format!("say 'spindle failover {} --rehearse' at the other site", view.name);
+        return Err(refused(problem, next));
+    }
+    let Some((mut address, is_encrypted)) = api.site.look().nbd.clone() else {
+        let problem = "the clones of a rehearsal are served over NBD, and this server serves none".to_owned();
+        return Err(refused(problem, "add ⟨nbd⟩ to [serve] in its site file".to_owned()));
+    };
+    if let Address::Unix(socket) = &mut address {
+        // Its clients are in other folders than this server.
+        *socket = host_files::canonical(socket).unwrap_or_else(|_| socket.clone());
+    }
+    check_names(&api, &view, identity.uuid)?;
+    let new = NewRehearsal { group: view.group, rehearsal: identity.uuid, idle, at_most };
+    let begun = order(&pool, "rehearse", move |served| {
+        Box::pin(async move { served.rehearsals.begin(&served, new).await.map_err(ApiProblem::from) })
+    });
+    let begun = begun.await?;
+    // Clients are routed by the view.
+    let is_served = |view: &PoolView| {
+        let has = |name: &String| view.exports.iter().any(|export| export.name == *name);
+        begun.clones.iter().all(|clone| has(&clone.export))
+    };
+    shown(&api, &pool, is_served).await;
+    let uri = |export: &str| {
+        let tls = is_encrypted.then(UriTls::default);
+        NbdUri { address: address.clone(), export: export.to_owned(), tls }.to_string()
+    };
+    let clone = |one: &crate::dr::rehearsal::RehearsedVolume| RehearsalCloneRow {
+        volume: one.name.clone(),
+        clone: one.clone_name.clone(),
+        bytes: one.bytes,
+        uri: uri(&one.export),
+    };
+    let row = RehearsalRow {
+        rehearsal: VolumeId(begun.rehearsal).to_string(),
+        group,
+        name: view.name,
+        began: utc_time(begun.began.seconds),
+        is_merging: begun.is_merging,
+        complete_until: view.complete_until.map(|(time, _)| utc_time(time.seconds)),
+        clones: begun.clones.iter().map(clone).collect(),
+    };
+    Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// Waits until the pool's view shows a change, for a bounded time.
+async fn shown(api: &ApiState, pool: &PoolHandle, is_shown: impl Fn(&PoolView) -> bool) {
+    for _ in 0..SHOWN_LOOKS {
+        if is_shown(&pool.last_view()) {
+            return;
+        }
+        api.world.sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Refuses a rehearsal whose exports would have names of others.
+fn check_names(api: &ApiState, group: &DrGroupView, rehearsal: [u8; 16]) -> Result<(), ApiProblem> {
+    let begin = format!("{}-rehearsal-", group.name);
+    let site = api.site.look();
+    let is_ours = |view: &RehearsalView| view.group == group.group && view.rehearsal == rehearsal;
+    if site.pools.values().any(|pool| pool.last_view().rehearsals.iter().any(is_ours)) {
+        return Ok(());
+    }
+    let of_site = site.site.exports.iter().map(|export| export.name.clone());
+    let taken = of_site.into_iter().find(|name| name.starts_with(&begin));
+    match taken {
+        None => Ok(()),
+        Some(name) => {
+            let problem = format!("export {name:?} has a name that a rehearsal of {} needs", group.name);
+            Err(ApiProblem::refused(&Refusal::new(problem, "give it another name")))
+        }
+    }
+}
+
+/// Ends a rehearsal: the clones are deleted. Its answer is kept with the group.
+#[utoipa::path(delete, path = "/v1/dr/groups/{group}/rehearsals/{rehearsal}", tag = "dr",
+    params(("group" = String, Path, description = "UUID"), ("rehearsal" = String, Path, description = "UUID"), RehearsalEnd),
+    responses((status = 204, description = "The clones are gone"), (status = "default", response = ApiProblem)))]
+pub(super) async fn end(
+    State(api): State<ApiState>,
+    caller: Caller,
+    identity: ChangeIdentity,
+    Path((group, rehearsal)): Path<(String, String)>,
+    Query(RehearsalEnd { outcome, seconds }): Query<RehearsalEnd>,
+) -> Result<StatusCode, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let (pool, view) = group_of(&api, &caller, &group)?;
+    let (own, id) = (rehearsal.clone(), view.group);
+    let last = pool.last_view();
+    let of_group = last.rehearsals.iter().filter(|one| one.group == id);
+    let clones: Vec<VolumeId> = of_group.flat_map(|one| &one.clones).map(|clone| clone.clone).collect();
+    let ended = order(&pool, "end rehearsal", move |served| {
+        Box::pin(async move {
+            let mut views = served.rehearsals.views().into_iter();
+            let is_meant =
+                |one: &RehearsalView| one.group == view.group && VolumeId(one.rehearsal).to_string() == own;
+            match views.any(|one| is_meant(&one)) {
+                true => Ok(served.rehearsals.end(&served, view.group).await),
+                false => Ok(false),
+            }
+        })
+    });
+    let is_over = |view: &PoolView| {
+        let is_clone = |volume: &VolumeView| clones.contains(&volume.volume);
+        !view.rehearsals.iter().any(|one| one.group == id) && !view.volumes.iter().any(is_clone)
+    };
+    let was_under_way = ended.await?;
+    shown(&api, &pool, is_over).await;
+    if !was_under_way && !identity.may_be_done {
+        return Err(ApiProblem::not_found(format!("there is no rehearsal {rehearsal}: it may have ended")));
+    }
+    if let Some(outcome) = outcome {
+        let seconds = seconds.unwrap_or_default().max(0.0);
+        let past = PastRehearsal { ended_unix_s: api.world.unix_s(), outcome, seconds };
+        api.journal.put_rehearsal(&group, &past)?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Adds the last rehearsals to rows of groups. A journal that cannot be read has said so elsewhere.
+pub(super) fn add_to_rows(api: &ApiState, rows: &mut [DrGroupRow]) {
+    let all = if rows.is_empty() { Default::default() } else { api.journal.rehearsals().unwrap_or_default() };
+    for row in rows {
+        row.last_rehearsal = all.get(&row.group).map(|past| PastRehearsalRow {
+            ended: utc_time(past.ended_unix_s),
+            outcome: past.outcome,
+            seconds: past.seconds,
+        });
+    }
+}
