@@ -3,15 +3,16 @@
 use crate::sent_changes::{changes_of, goes_on};
 use array::{
     error::Result,
-    format::{Position, Stamp, VolumeId},
+    format::{Position, VolumeId},
     pool::{DeliveredRecord, LogPin},
 };
 use std::{
+    cell::RefCell,
     collections::{BTreeSet, VecDeque},
     rc::Rc,
 };
 
-use crate::outbox::WaitingRecord;
+use crate::{outbox::WaitingRecord, taken_records::TakenRecords};
 
 pub(crate) struct RecordLog<'v> {
     volumes: &'v BTreeSet<VolumeId>,
@@ -25,9 +26,13 @@ impl<'v> RecordLog<'v> {
         Self { volumes, from, read: VecDeque::new() }
     }
 
-    /// The next record with changes of the part; none if there is none yet. `complete`: all commands up to it are in the
-    /// log, all of each.
-    pub async fn next(&mut self, pin: &LogPin, complete: Stamp) -> Result<Option<WaitingRecord>> {
+    /// The next record with changes of the part; none if there is none yet, or if only the tables will show whether its
+    /// last command goes on.
+    pub async fn next(
+        &mut self,
+        pin: &LogPin,
+        progress: &RefCell<TakenRecords>,
+    ) -> Result<Option<WaitingRecord>> {
         loop {
             // A record is looked at with the one behind it, which may end its command.
             if self.read.len() < 2 {
@@ -44,10 +49,20 @@ impl<'v> RecordLog<'v> {
                 .read
                 .front()
                 .and_then(|next| changes_of(next, self.volumes).first().map(|first| first.0));
+            // Read after the record was: it may have been taken meanwhile.
+            let (complete, taken) = {
+                let progress = progress.borrow();
+                (progress.complete(), progress.taken())
+            };
             let goes_on = match self.read.front() {
                 Some(_) => follows == Some(last),
                 None => goes_on(&record, self.volumes) && last > complete,
             };
+            if goes_on && self.read.is_empty() && record.position > taken {
+                // A whole command that is called a part would wait at the peer for the next one, and its host with it.
+                self.read.push_front(record);
+                return Ok(None);
+            }
             return Ok(Some(WaitingRecord { position: record.position, changes, goes_on }));
         }
     }

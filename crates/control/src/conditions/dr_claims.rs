@@ -25,6 +25,8 @@ const HOSTS_WAIT: Duration = Duration::from_secs(10);
 const AGREED_WITHIN: Duration = Duration::from_secs(10);
 /// A secondary hears of its primary each second.
 const SILENT: Duration = Duration::from_secs(30);
+/// A witness answers its primary several times a second.
+const WITNESS_SILENT: Duration = Duration::from_secs(10);
 /// Kept log that grew for less says nothing about its rate.
 const RATE_AFTER: Duration = Duration::from_secs(60);
 /// Groups that the text of a site names.
@@ -156,6 +158,7 @@ pub(super) fn group_claims(
         claims.extend(course_claim(pool, group, &other, now).map(of_group));
         claims.extend(copy_claim(pool, group, &other, now).map(of_group));
         claims.extend(fork_claim(pool, group).map(of_group));
+        claims.extend(witness_claim(pool, group, now).map(of_group));
     }
     claims
 }
@@ -302,6 +305,19 @@ fn fork_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
     let delete = named.iter().map(|fork| format!("'spindle volume delete {fork}'")).collect::<Vec<_>>();
     let next = format!("see whether mail is there that the group lacks, then {}", delete.join(", "));
     Some(ConditionClaim::new("dr_fork_kept", pool, text).with_next(next))
+}
+
+/// A primary whose witness does not answer: the other site would not take over without a person.
+fn witness_claim(pool: &str, group: &DrGroupView, now: WallTime) -> Option<ConditionClaim> {
+    let witness = group.witness.as_ref().filter(|_| group.role == DrRole::Primary)?;
+    let problem = witness.problem.as_ref().filter(|_| !witness.has_right)?;
+    let since = witness.last_answer.filter(|answered| age(*answered, now) >= WITNESS_SILENT)?;
+    let text = format!(
+        "{}: its witness has not answered since {}, so nobody takes over without a person: {problem}",
+        group.name,
+        shown_time(since.seconds)
+    );
+    Some(ConditionClaim::new("dr_witness_lost", pool, text))
 }
 
 /// What a merge has left, and when it ends.

@@ -60,6 +60,7 @@ fn well() -> DrGroupView {
         connected_since: Some(at(-900)),
         last_end: None,
         complete_until: None,
+        witness: None,
         report: DrGroupReport { kept_log_bytes: Some(64 << 20), ..DrGroupReport::default() },
     }
 }

@@ -58,9 +58,10 @@ impl HostedGroup {
         match self.become_primary(group).await {
             Ok(()) => {
                 self.has_warned.set(false);
-                self.warn(
-                    "this site took over: the primary has not been heard of, and its right has ended. Hosts are served here, alone, \
-                     until the other site is back",
+                self.occurred(
+                    "dr_promoted",
+                    "this site took over without a person: the primary has not been heard of, and its right has ended. Hosts are \
+                     served here, alone, until the other site is back",
                 );
                 true
             }

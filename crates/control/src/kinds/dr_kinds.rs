@@ -38,6 +38,19 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "dr_witness_lost",
+        "dr",
+        Warning,
+        "The witness of a DR group has not answered its primary for 10 s.",
+        [
+            "Mail goes on. If this site is lost now, the other one does not take over without a person.",
+            "It asks again each second. Both sites go on by what they promised each other, as long as they are connected.",
+            "Until the witness answers.",
+            "Look at the third machine: 'spindle witness' runs there, and both sites reach it.",
+        ],
+        Morning,
+    ),
+    condition(
         "dr_behind",
         "dr",
         Warning,

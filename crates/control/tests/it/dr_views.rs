@@ -35,6 +35,7 @@ pub fn with_groups(pools: Vec<NamedFigures>) -> MeteredSite {
         connected_since: None,
         last_end: Some((NOON, "lost".to_owned())),
         complete_until: None,
+        witness: None,
         report: DrGroupReport {
             kept_log_bytes: Some(64 << 20),
             sent_bytes: 8192,

@@ -118,13 +118,10 @@ impl PrimaryGroup {
         let pin = Rc::clone(&self.tail().pin.borrow());
         let mut log = RecordLog::new(&self.member.volumes, pin.position().ok_or(Error::LogPinLost)?);
         while self.is_streaming() && !planted::is(ReplicationBug::LogNotRead) {
-            let (taken, complete) = {
-                let taken = self.taken.borrow();
-                (taken.taken(), taken.complete())
-            };
+            let taken = self.taken.borrow().taken();
             let is_waiting =
                 |position: Position| self.outbox.borrow().first().is_some_and(|first| first <= position);
-            match log.next(&pin, complete).await? {
+            match log.next(&pin, &self.taken).await? {
                 Some(record) if is_waiting(record.position) => break,
                 Some(record) => sender.add(record).await?,
                 None if taken >= in_flight => break,

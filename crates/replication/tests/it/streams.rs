@@ -5,8 +5,9 @@ use crate::sites::{
     HostLedger, LineEnd, Site, Stop, WRITERS, contents, contents_of, line, volume_ids, volumes_of,
 };
 use array::{
-    format::VolumeId,
+    format::{BLOCK_BYTES, VolumeId},
     pool::{NewClone, Pool, VolumeKey},
+    volume::VolumeDevice,
 };
 use replication::{
     connect::SiteRole,
@@ -15,11 +16,12 @@ use replication::{
     secondary::{SecondaryGroup, ShownCloneError},
     session::{BoundPolicy, ReplicationMode, SessionState},
 };
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use world::{
-    World,
+    BlockDevice, Buffer, ByteOffset, Stability, World,
     sim::{SimLimits, Simulation},
+    with_deadline,
 };
 
 /// A side that runs: its pool, its group, and the lines that it gets.
@@ -360,4 +362,41 @@ fn planted_bugs_of_streams_are_noticed() {
     }
     std::panic::set_hook(hook);
     assert!(escaped.is_empty(), "{escaped:?} escaped 200 seeds");
+}
+
+/// One write at a time, and nothing else: the line comes back at any moment of it.
+async fn single_writes(world: World, sites: [Rc<Site>; 2]) {
+    let mode = ReplicationMode::Sync { hold: Duration::from_secs(60), is_failsafe: false };
+    let pair = Pair::begin(&world, sites, mode).await;
+    pair.ledger.is_over.set(true);
+    pair.wait("both are open", |pair| pair.primary.borrow().is_some() && pair.secondary.borrow().is_some())
+        .await;
+    let mut line = pair.connect(Duration::ZERO);
+    pair.wait("they stream", |pair| pair.state() == Some(SessionState::Streaming)).await;
+    let device = VolumeDevice(Rc::clone(&volumes_of(&pair.primary.borrow().as_ref().unwrap().pool)[0]));
+    let mut random = world.random("single writes");
+    for round in 0..80 {
+        line.cut();
+        world.sleep(Duration::from_micros(random.below(3_000))).await;
+        // Of one record, and of several.
+        let blocks = if random.percent(50.0) { 1 } else { 70 + random.below(60) };
+        let data = (0..blocks).map(|_| Arc::new(Buffer::zeroed(BLOCK_BYTES))).collect();
+        let written = device.write(ByteOffset(0), data, Stability::Stable);
+        let written = world.spawn("write", written);
+        world.sleep(Duration::from_micros(random.below(4_000))).await;
+        line = pair.connect(Duration::from_micros(random.below(300)));
+        let answered = with_deadline(world.sleep(Duration::from_secs(5)), written).await;
+        assert!(answered.is_some(), "round {round}: a write of {blocks} blocks waits for another one");
+    }
+}
+
+#[test]
+fn a_single_write_is_answered_whenever_the_line_comes_back() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        let mut simulation = Simulation::new(seed);
+        let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
+            .map(|(n, role)| Site::new(&mut simulation, n, role));
+        simulation.run(SimLimits::generous(), |world| single_writes(world, sites)).completed();
+    }
 }
