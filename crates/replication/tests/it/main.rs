@@ -13,6 +13,7 @@ mod link_scene;
 mod link_tls;
 mod lives;
 mod living_site;
+mod record_bytes;
 mod session;
 mod sites;
 mod streams;
