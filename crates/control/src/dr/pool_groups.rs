@@ -369,11 +369,13 @@ impl PoolDrGroups {
     /// Forgets a group. Its volumes stay, and are no replicas any more.
     pub async fn remove(&self, group: GroupId) -> Result<(), Refusal> {
         let Ok(hosted) = self.find(group) else { return self.remove_damaged(group).await };
-        self.ask(group, GroupOrder::End).await?;
+        // An attempt that failed has ended its flows already.
+        let _ = self.ask(group, GroupOrder::End).await;
         let name = hosted.settings.name.clone();
         let refused = |error: Error| refusal_of(&name, &error);
-        self.pool.remove_replication_record(group).await.map_err(refused)?;
+        // Last goes what a crash in between needs: with the record it is a group again, which marks its volumes.
         self.pool.set_replica(&hosted.settings.volumes, false).await.map_err(refused)?;
+        self.pool.remove_replication_record(group).await.map_err(refused)?;
         self.groups.borrow_mut().remove(&group);
         self.hosts.refresh();
         Ok(())
