@@ -10,7 +10,10 @@ use super::{
     group_view::{DrGroupView, DrRole},
     thread_channel::ThreadChannel,
 };
-use crate::notice::NoticeSender;
+use crate::{
+    notice::NoticeSender,
+    planted::{self, DrBug},
+};
 use array::format::{EpochId, Fence, Stamp, VolumeId, WallNanoseconds};
 use futures_util::future::{Either, select};
 use replication::{
@@ -148,7 +151,7 @@ impl HostedGroup {
 
     /// Begins to lead.
     fn begin(&self, (has, entry): NextRole) -> Rc<PrimaryGroup> {
-        let returns = entry == Entry::Returned;
+        let returns = entry == Entry::Returned && !planted::is_in_dr(DrBug::ServedBeforeCompared);
         let group = PrimaryGroup::begin(&self.world, &self.member, (self.settings.mode, returns), has);
         self.is_closing.set(false);
         *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
@@ -248,7 +251,7 @@ impl HostedGroup {
         let group = match begun {
             Some(group) => group,
             None => {
-                self.mark(false).await;
+                self.mark(planted::is_in_dr(DrBug::StaysReplica)).await;
                 self.begin(next)
             }
         };
@@ -274,6 +277,10 @@ impl HostedGroup {
                             group.end();
                             let outcome =
                                 taken_over.map(drop).map_err(|end| self.not_confirmed(&end.to_string()));
+                            let outcome = match planted::is_in_dr(DrBug::AnsweredBeforeTakenOver) {
+                                true => Ok(()),
+                                false => outcome,
+                            };
                             handing.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
                             return self.keep(waiting, (has, Entry::Whole));
                         }
@@ -414,7 +421,9 @@ impl HostedGroup {
                     }
                 }
                 (order, _) => {
-                    channel.cut();
+                    if !planted::is_in_dr(DrBug::ConnectionNotCut) {
+                        channel.cut();
+                    }
                     return (run.await, order);
                 }
             }

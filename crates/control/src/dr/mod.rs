@@ -22,5 +22,5 @@ pub(crate) mod pool_groups;
 pub(crate) mod site_message;
 mod thread_channel;
 
-pub use link_thread::{LINK_PORT, LinkThread, LinkThreadSetting};
+pub use link_thread::{LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting};
 pub use link_view::{LinkHandle, LinkView, PeerView};

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     notice::NoticeSender,
     order::{OrderRefusal, PendingOrder},
+    planted::{self, DrBug},
     pool_thread::ServedPool,
     site::handle::PoolHandle,
 };
@@ -171,6 +172,7 @@ impl PoolDrGroups {
         let closed = self.closed_volumes();
         let names: BTreeSet<String> = match closed.is_empty() {
             true => BTreeSet::new(),
+            false if planted::is_in_dr(DrBug::SecondaryOpen) => BTreeSet::new(),
             false => {
                 let all = self.pool.volumes().into_iter();
                 all.filter(|info| closed.contains(&info.volume)).map(|info| info.name).collect()
@@ -375,7 +377,9 @@ impl PoolDrGroups {
         let refused = |error: Error| refusal_of(&name, &error);
         // Last goes what a crash in between needs: with the record it is a group again, which marks its volumes.
         self.pool.set_replica(&hosted.settings.volumes, false).await.map_err(refused)?;
-        self.pool.remove_replication_record(group).await.map_err(refused)?;
+        if !planted::is_in_dr(DrBug::RecordLeftBehind) {
+            self.pool.remove_replication_record(group).await.map_err(refused)?;
+        }
         self.groups.borrow_mut().remove(&group);
         self.hosts.refresh();
         Ok(())
