@@ -22,7 +22,7 @@ const WRITER_BLOCKS: u64 = VOLUME_BYTES / BLOCK_BYTES as u64 / WRITERS as u64;
 
 /// A command: a run of blocks that carry its number.
 #[derive(Clone, Debug)]
-struct HostCommand {
+struct DrHostCommand {
     volume: usize,
     first: u64,
     count: u64,
@@ -32,16 +32,16 @@ struct HostCommand {
 }
 
 /// Commands of each writer, and how many of them were answered.
-struct HostLedger {
-    begun: Vec<Vec<HostCommand>>,
+struct DrHostLedger {
+    begun: Vec<Vec<DrHostCommand>>,
     answered: [usize; WRITERS],
     number: u64,
 }
 
-pub struct Hosts {
+pub struct DrHosts {
     world: World,
     sites: [Rc<DrSite>; 2],
-    ledger: RefCell<HostLedger>,
+    ledger: RefCell<DrHostLedger>,
     /// The only site that may serve them, if the last verb says so.
     pub expected: Cell<Option<usize>>,
     /// Hosts ask this site alone: the group is gone.
@@ -55,13 +55,15 @@ pub struct Hosts {
     last_answer: [Cell<Moment>; 2],
     /// Answered writes of each site.
     pub answers: [Cell<u64>; 2],
-    /// Times that hosts began anew.
-    pub services: Cell<u64>,
+    /// The site where they are connected.
+    pub works_at: Cell<Option<usize>>,
+    /// The loss of a connection is seen within 200 µs.
+    pub looks_closely: Cell<bool>,
 }
 
-impl Hosts {
+impl DrHosts {
     pub fn new(world: &World, sites: &[Rc<DrSite>; 2]) -> Rc<Self> {
-        let ledger = HostLedger { begun: vec![Vec::new(); WRITERS], answered: [0; WRITERS], number: 0 };
+        let ledger = DrHostLedger { begun: vec![Vec::new(); WRITERS], answered: [0; WRITERS], number: 0 };
         Rc::new(Self {
             world: world.clone(),
             sites: sites.clone(),
@@ -74,7 +76,8 @@ impl Hosts {
             last_site: Cell::new(None),
             last_answer: Default::default(),
             answers: Default::default(),
-            services: Cell::new(0),
+            works_at: Cell::new(None),
+            looks_closely: Cell::new(false),
         })
     }
 
@@ -108,7 +111,7 @@ impl Hosts {
             self.world.sleep(Duration::from_millis(20)).await;
             let Some(contents) = read_all(clients).await else { return };
             self.go_on(site, &contents);
-            self.services.set(self.services.get() + 1);
+            self.works_at.set(Some(site));
             let writers = (0..WRITERS).map(|writer| {
                 let random = Random::new(random.below(u64::MAX), "writer");
                 Box::pin(self.write(site, clients, writer, random))
@@ -117,6 +120,7 @@ impl Hosts {
             select_all(writers).await;
         };
         select(pin!(working), pin!(self.watch(site, clients))).await;
+        self.works_at.set(None);
     }
 
     /// Finds what is there, which is what they go on from.
@@ -155,7 +159,7 @@ impl Hosts {
                 let mut ledger = self.ledger.borrow_mut();
                 ledger.number += 1;
                 let number = ledger.number;
-                ledger.begun[writer].push(HostCommand { volume, first, count, number, is_partial: false });
+                ledger.begun[writer].push(DrHostCommand { volume, first, count, number, is_partial: false });
                 number
             };
             let block = Arc::new(Buffer::copy_of(&block_of(writer, number)));
@@ -189,7 +193,8 @@ impl Hosts {
     /// give.
     async fn watch(&self, site: usize, clients: &[Client]) {
         for round in 1_u64.. {
-            self.world.sleep(Duration::from_millis(5)).await;
+            let pause = if self.looks_closely.get() { 200 } else { 5_000 };
+            self.world.sleep(Duration::from_micros(pause)).await;
             if clients.iter().any(|client| client.breaks() > 0) {
                 return;
             }
@@ -241,7 +246,7 @@ fn block_of(writer: usize, number: u64) -> Vec<u8> {
     bytes
 }
 
-impl HostLedger {
+impl DrHostLedger {
     /// How many commands of each writer are there. Of the last one there may be a part, if it was not answered or answers
     /// may be lost.
     fn prefixes(&self, contents: &[Vec<u8>], may_lose: bool) -> Result<Vec<usize>, String> {
@@ -253,7 +258,7 @@ impl HostLedger {
 
 fn prefix(
     writer: usize,
-    (commands, whole): (&[HostCommand], usize),
+    (commands, whole): (&[DrHostCommand], usize),
     contents: &[Vec<u8>],
 ) -> Result<usize, String> {
     let first = writer as u64 * WRITER_BLOCKS;
@@ -296,8 +301,8 @@ fn prefix(
 }
 
 /// The numbers that a block may have after some commands, of which the first `whole` were answered.
-fn possible((commands, whole): (&[HostCommand], usize), volume: usize, index: u64) -> Vec<u64> {
-    let covers = |command: &HostCommand| {
+fn possible((commands, whole): (&[DrHostCommand], usize), volume: usize, index: u64) -> Vec<u64> {
+    let covers = |command: &DrHostCommand| {
         command.volume == volume && (command.first..command.first + command.count).contains(&index)
     };
     let mut numbers = Vec::new();

@@ -64,7 +64,7 @@ pub struct DrSite {
 }
 
 /// A group as its pool keeps it, and the contents of its volumes.
-pub struct KeptSite {
+pub struct KeptDrSite {
     pub records: Vec<GroupRecord>,
     /// By name of the volume.
     pub contents: Vec<Vec<u8>>,
@@ -278,7 +278,7 @@ impl DrSite {
     }
 
     /// Reads what the pool of a site that is down has, as its server would find it.
-    pub async fn kept(&self) -> KeptSite {
+    pub async fn kept(&self) -> KeptDrSite {
         assert!(!self.node.is_up(), "its server has the pool");
         let (tell, told) = tokio::sync::oneshot::channel();
         let drives = self.drives.clone();
@@ -301,7 +301,7 @@ impl DrSite {
     }
 }
 
-async fn kept_of(pool: &Rc<Pool>) -> KeptSite {
+async fn kept_of(pool: &Rc<Pool>) -> KeptDrSite {
     let records = load_records(pool).into_iter().map(|(_, record)| record.expect("records are whole"));
     let mut contents = Vec::new();
     for name in VOLUMES {
@@ -312,10 +312,10 @@ async fn kept_of(pool: &Rc<Pool>) -> KeptSite {
         let read = device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await;
         contents.push(read.expect("no drive is damaged").remove(0).to_vec());
     }
-    KeptSite { records: records.collect(), contents }
+    KeptDrSite { records: records.collect(), contents }
 }
 
-impl KeptSite {
+impl KeptDrSite {
     /// The record of its group: is it primary, and does it answer without its peer?
     pub fn is_alone(&self) -> Option<bool> {
         let record = self.records.first()?;
