@@ -57,8 +57,6 @@ pub enum DrBug {
     ServedBeforeCompared,
     /// Hosts reach the volumes of a secondary.
     SecondaryOpen,
-    /// A planned failover is answered although the other side did not say that it has taken over.
-    AnsweredBeforeTakenOver,
     /// An order waits until the connection ends by itself.
     ConnectionNotCut,
     /// The volumes of a new primary stay replicas.
@@ -68,10 +66,9 @@ pub enum DrBug {
 }
 
 impl DrBug {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::ServedBeforeCompared,
         Self::SecondaryOpen,
-        Self::AnsweredBeforeTakenOver,
         Self::ConnectionNotCut,
         Self::StaysReplica,
         Self::RecordLeftBehind,

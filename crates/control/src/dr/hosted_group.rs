@@ -277,10 +277,6 @@ impl HostedGroup {
                             group.end();
                             let outcome =
                                 taken_over.map(drop).map_err(|end| self.not_confirmed(&end.to_string()));
-                            let outcome = match planted::is_in_dr(DrBug::AnsweredBeforeTakenOver) {
-                                true => Ok(()),
-                                false => outcome,
-                            };
                             handing.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
                             return self.keep(waiting, (has, Entry::Whole));
                         }

@@ -48,7 +48,8 @@ impl DrScene {
             self.world.sleep(Duration::from_micros(200)).await;
         }
         self.hosts.looks_closely.set(false);
-        self.world.sleep(Duration::from_micros(self.below(6_000))).await;
+        // The server looks after 5 ms whether they are gone, and both records take less than 1 ms then.
+        self.world.sleep(Duration::from_micros(4_800 + self.below(1_200))).await;
         match self.below(3) {
             0 => {
                 self.cut();
