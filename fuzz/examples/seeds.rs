@@ -1,7 +1,7 @@
 //! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
 //! the tests.
 
-use fuzz::{array, decoders, frame_bytes, protocols, site, verify};
+use fuzz::{array, decoders, frame_bytes, protocols, record_bytes, site, verify};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -32,6 +32,9 @@ fn main() {
     }
     for (number, frame) in frame_bytes::examples().iter().enumerate() {
         write("replication_frame", &format!("{:?}-{number}", frame.body.kind()), &frame.encode().concat());
+    }
+    for (name, record) in record_bytes::examples() {
+        write("replication_record", name, &record.encode());
     }
     let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);

@@ -23,6 +23,9 @@ pub mod memory;
 #[allow(dead_code, missing_docs)]
 #[path = "../../crates/maildb/tests/it/model.rs"]
 pub mod model;
+#[allow(missing_docs)]
+#[path = "../../crates/replication/tests/it/record_bytes.rs"]
+pub mod record_bytes;
 #[allow(dead_code, missing_docs)]
 #[path = "../../crates/maildb/tests/it/simulated.rs"]
 pub mod simulated;

@@ -17,6 +17,7 @@ mod guest;
 mod iscsi_fio;
 mod judges;
 mod links;
+mod seeded_tests;
 mod sim;
 mod status;
 mod step;

@@ -1,5 +1,5 @@
 //! Planted bugs of an apply and of a copy, each at the very place where a programmer might make the mistake: a test that does not notice
-//! one is worth nothing (`site_crashes`, `transfer_crashes`). They exist in builds with debug assertions alone.
+//! one is worth nothing (`site_crashes`, `transfer_crashes`, `dr_crashes`). They exist in builds with debug assertions alone.
 
 /// A bug to plant.
 #[doc(hidden)]
@@ -49,14 +49,61 @@ impl GroupBug {
     pub const ALL: [Self; 3] = [Self::NotSettledAtStart, Self::RepeatedBlindly, Self::DeletedInOnePool];
 }
 
+/// A bug to plant in the hosting of DR groups (`dr_crashes`).
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrBug {
+    /// A primary that was away serves hosts before it has compared.
+    ServedBeforeCompared,
+    /// Hosts reach the volumes of a secondary.
+    SecondaryOpen,
+    /// An order waits until the connection ends by itself.
+    ConnectionNotCut,
+    /// The volumes of a new primary stay replicas.
+    StaysReplica,
+    /// The record of a removed group stays in its pool.
+    RecordLeftBehind,
+}
+
+impl DrBug {
+    pub const ALL: [Self; 5] = [
+        Self::ServedBeforeCompared,
+        Self::SecondaryOpen,
+        Self::ConnectionNotCut,
+        Self::StaysReplica,
+        Self::RecordLeftBehind,
+    ];
+}
+
 #[cfg(debug_assertions)]
 mod planting {
-    use super::{ApplyBug, GroupBug};
+    use super::{ApplyBug, DrBug, GroupBug};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<ApplyBug>> = const { Cell::new(None) };
         static PLANTED_IN_GROUPS: Cell<Option<GroupBug>> = const { Cell::new(None) };
+        static PLANTED_IN_DR: Cell<Option<DrBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all DR groups of this thread.
+    #[doc(hidden)]
+    pub fn with_dr_bug<T>(bug: DrBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED_IN_DR.set(None);
+            }
+        }
+        let before = PLANTED_IN_DR.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is_in_dr(bug: DrBug) -> bool {
+        PLANTED_IN_DR.get() == Some(bug)
     }
 
     /// Runs `work` with a bug planted in all changes of groups of this thread.
@@ -89,9 +136,9 @@ mod planting {
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use planting::{is, is_in_groups};
+pub(crate) use planting::{is, is_in_dr, is_in_groups};
 #[cfg(debug_assertions)]
-pub use planting::{with_bug, with_group_bug};
+pub use planting::{with_bug, with_dr_bug, with_group_bug};
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: ApplyBug) -> bool {
@@ -100,5 +147,10 @@ pub(crate) const fn is(_: ApplyBug) -> bool {
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is_in_groups(_: GroupBug) -> bool {
+    false
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is_in_dr(_: DrBug) -> bool {
     false
 }

@@ -1,7 +1,7 @@
 //! The link of a server to other sites, if its file says where it listens for them.
 
 use control::{
-    dr::{LINK_PORT, LinkThread, LinkThreadSetting, access::WitnessAccess},
+    dr::{LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting, access::WitnessAccess},
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
@@ -32,6 +32,7 @@ pub(super) async fn start(
     let setting = LinkThreadSetting {
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         address,
+        protection: LinkProtection::Tls,
         name: site.serve.site.clone(),
         site: server.handle(),
         journal: Arc::clone(journal),

@@ -12,7 +12,10 @@ use super::{
     takeover::PromotionOrder,
     thread_channel::ThreadChannel,
 };
-use crate::notice::NoticeSender;
+use crate::{
+    notice::NoticeSender,
+    planted::{self, DrBug},
+};
 use array::format::{Stamp, VolumeId, WallNanoseconds};
 use futures_util::future::{Either, select};
 use replication::{
@@ -162,7 +165,7 @@ impl HostedGroup {
 
     /// Begins to lead.
     fn begin(&self, (has, entry): NextRole) -> Rc<PrimaryGroup> {
-        let returns = entry == Entry::Returned;
+        let returns = entry == Entry::Returned && !planted::is_in_dr(DrBug::ServedBeforeCompared);
         let group = PrimaryGroup::begin(&self.world, &self.member, (self.settings.mode, returns), has);
         self.is_closing.set(false);
         *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
@@ -291,7 +294,7 @@ impl HostedGroup {
         let group = match begun {
             Some(group) => group,
             None => {
-                self.mark(false).await;
+                self.mark(planted::is_in_dr(DrBug::StaysReplica)).await;
                 self.begin(next)
             }
         };
@@ -508,7 +511,9 @@ impl HostedGroup {
                     }
                 }
                 (order, _) => {
-                    channel.cut();
+                    if !planted::is_in_dr(DrBug::ConnectionNotCut) {
+                        channel.cut();
+                    }
                     return (run.await, order);
                 }
             }

@@ -44,11 +44,22 @@ const CONNECT_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::f
 /// Interval of the view.
 const VIEW_EVERY: Duration = Duration::from_secs(1);
 
+/// Protection of the connections with other sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkProtection {
+    /// TLS, between paired sites only.
+    Tls,
+    /// None: a site is taken for the one that it says it is. For simulated networks alone, where a seed has to give one run.
+    #[doc(hidden)]
+    Plain,
+}
+
 /// Surroundings of the link.
 pub struct LinkThreadSetting {
     pub network: NetworkMaker,
     /// To listen at.
     pub address: Address,
+    pub protection: LinkProtection,
     /// As the site calls itself; empty for a name made of its UUID.
     pub name: String,
     pub site: SiteHandle,
@@ -154,12 +165,12 @@ async fn run(
     (tell, stopped, mut orders): Signals,
     notices: NoticeSender,
 ) {
-    let LinkThreadSetting { network, address, name, site, journal, access } = setting;
+    let LinkThreadSetting { network, address, protection, name, site, journal, access } = setting;
     let network = network();
     let begun = async {
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|error| listen_refusal(&error, "[replication] listen"))?;
-        let begun = Link::new(&world, (network, listener), (name, site, journal), notices)?;
+        let begun = Link::new(&world, (network, listener, protection), (name, site, journal), notices)?;
         access.set_site(begun.0.settings.site);
         Ok(begun)
     };
@@ -215,19 +226,26 @@ fn own_identity(world: &World, journal: &DaemonJournal) -> Result<OwnIdentity, R
 impl Link {
     fn new(
         world: &World,
-        (network, socket): (Rc<dyn Network>, Box<dyn Listener>),
+        (network, socket, protection): (Rc<dyn Network>, Box<dyn Listener>, LinkProtection),
         (name, site, journal): (String, SiteHandle, Arc<DaemonJournal>),
         notices: NoticeSender,
     ) -> Result<(Rc<Self>, Rc<dyn Listener>), Refusal> {
         let own = own_identity(world, &journal)?;
-        let identity = TlsIdentity { certificate: own.certificate.as_bytes(), key: own.key.as_bytes() };
-        let identity = PinnedIdentity::new(identity).map_err(|error| Refusal::new(error.to_string(), ""))?;
         let peers = journal.paired_sites().map_err(|error| error.refusal())?;
         let paired = PairedSites::default();
         for peer in &peers {
             paired.insert(SiteId(peer.site), CertificateFingerprint(peer.certificate));
         }
-        let security = LinkSecurity::Tls { identity, paired: paired.clone() };
+        let security = match protection {
+            LinkProtection::Tls => {
+                let identity =
+                    TlsIdentity { certificate: own.certificate.as_bytes(), key: own.key.as_bytes() };
+                let identity = PinnedIdentity::new(identity);
+                let identity = identity.map_err(|error| Refusal::new(error.to_string(), ""))?;
+                LinkSecurity::Tls { identity, paired: paired.clone() }
+            }
+            LinkProtection::Plain => LinkSecurity::Plain,
+        };
         let program = concat!("spindle ", env!("CARGO_PKG_VERSION"));
         let settings = LinkSettings::new(SiteId(own.site), program, security);
         let address = socket.address().to_string();

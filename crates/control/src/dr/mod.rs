@@ -27,5 +27,5 @@ pub(crate) mod site_message;
 mod takeover;
 mod thread_channel;
 
-pub use link_thread::{LINK_PORT, LinkThread, LinkThreadSetting};
+pub use link_thread::{LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting};
 pub use link_view::{LinkHandle, LinkView, PeerView};

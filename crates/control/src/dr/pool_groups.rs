@@ -16,6 +16,7 @@ use super::{
 use crate::{
     notice::NoticeSender,
     order::{OrderRefusal, PendingOrder},
+    planted::{self, DrBug},
     pool_thread::ServedPool,
     site::handle::PoolHandle,
 };
@@ -180,6 +181,7 @@ impl PoolDrGroups {
         let closed = self.closed_volumes();
         let names: BTreeSet<String> = match closed.is_empty() {
             true => BTreeSet::new(),
+            false if planted::is_in_dr(DrBug::SecondaryOpen) => BTreeSet::new(),
             false => {
                 let all = self.pool.volumes().into_iter();
                 all.filter(|info| closed.contains(&info.volume)).map(|info| info.name).collect()
@@ -432,11 +434,15 @@ impl PoolDrGroups {
     /// Forgets a group. Its volumes stay, and are no replicas any more.
     pub async fn remove(&self, group: GroupId) -> Result<(), Refusal> {
         let Ok(hosted) = self.find(group) else { return self.remove_damaged(group).await };
-        self.ask(group, GroupOrder::End).await?;
+        // An attempt that failed has ended its flows already.
+        let _ = self.ask(group, GroupOrder::End).await;
         let name = hosted.settings.name.clone();
         let refused = |error: Error| refusal_of(&name, &error);
-        self.pool.remove_replication_record(group).await.map_err(refused)?;
+        // Last goes what a crash in between needs: with the record it is a group again, which marks its volumes.
         self.pool.set_replica(&hosted.settings.volumes, false).await.map_err(refused)?;
+        if !planted::is_in_dr(DrBug::RecordLeftBehind) {
+            self.pool.remove_replication_record(group).await.map_err(refused)?;
+        }
         self.groups.borrow_mut().remove(&group);
         self.hosts.refresh();
         Ok(())

@@ -307,13 +307,18 @@ fn live(seed: u64) {
     simulation.run(SimLimits::generous(), |world| life(world, sites, mode)).completed();
 }
 
+/// The seeds to run: `few`, or those that the environment names (`cargo xtask sim replication`).
+fn seeds(few: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    match number("SPINDLE_SEED") {
+        Some(first) => first..first + number("SPINDLE_SEEDS").unwrap_or(1),
+        None => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { few },
+    }
+}
+
 #[test]
 fn two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end() {
-    let seeds = match std::env::var("SPINDLE_SEED") {
-        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 24 },
-    };
-    for seed in seeds {
+    for seed in seeds(24) {
         println!("SPINDLE_SEED={seed}");
         live(seed);
     }

@@ -14,6 +14,7 @@ mod link_tests;
 mod link_tls;
 mod lives;
 mod living_site;
+mod record_bytes;
 mod session;
 mod sites;
 mod streams;

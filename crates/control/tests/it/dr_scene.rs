@@ -1,0 +1,277 @@
+//! Two servers, their hosts, and what a test sees of them and does to them.
+
+use crate::{
+    dr_hosts::DrHosts,
+    dr_site::{DrSite, SITES, VOLUMES},
+};
+use control::{
+    dr::{group_view::DrRole, mode::DrMode},
+    web::{
+        client::{ApiReply, DrGroupRow, FailoverBody, Method},
+        rows::VolumePage,
+    },
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+use world::{Random, World, sim::SimNetwork};
+
+pub struct DrScene {
+    pub world: World,
+    pub network: SimNetwork,
+    pub sites: [Rc<DrSite>; 2],
+    pub hosts: Rc<DrHosts>,
+    pub mode: DrMode,
+    pub random: RefCell<Random>,
+    /// UUID of the group.
+    pub group: RefCell<String>,
+    /// Since the last failover that may have lost something, both sites were alike.
+    pub have_one_history: Cell<bool>,
+    pub story: Rc<RefCell<Vec<String>>>,
+    pub done: Cell<DrCounts>,
+}
+
+/// What happened in a life.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct DrCounts {
+    pub moved: u64,
+    pub refused: u64,
+    pub unclear: u64,
+    pub taken_over: u64,
+    pub crashes: u64,
+    /// Writes that hosts were answered.
+    pub answers: u64,
+}
+
+/// The outcome of a change that was asked for.
+#[derive(Clone, Debug)]
+pub enum VerbOutcome {
+    Done(DrGroupRow),
+    Refused(String),
+    /// The server ended, or the line was lost within: whether it was done is not known.
+    Unclear,
+}
+
+impl DrScene {
+    pub fn below(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+
+    pub fn percent(&self, percent: f64) -> bool {
+        self.random.borrow_mut().percent(percent)
+    }
+
+    pub fn say(&self, text: impl AsRef<str>) {
+        let at = self.world.now();
+        let text = format!("{:9.3} {}", at.0 as f64 / 1e9, text.as_ref());
+        if std::env::var_os("SPINDLE_TELL").is_some() {
+            println!("{text}");
+        }
+        self.story.borrow_mut().push(text);
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut DrCounts)) {
+        let mut counts = self.done.get();
+        change(&mut counts);
+        self.done.set(counts);
+    }
+
+    pub async fn sleep_ms(&self, ms: u64) {
+        self.world.sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// A pause of any length: a crash after it hits any await.
+    pub async fn pause(&self) {
+        let us = match self.below(3) {
+            0 => self.below(2_000),
+            1 => self.below(60_000),
+            _ => self.below(1_500_000),
+        };
+        self.world.sleep(Duration::from_micros(us)).await;
+    }
+
+    pub fn cut(&self) {
+        self.say("the line is cut");
+        self.network.cut(SITES[0], SITES[1]);
+        if self.percent(70.0) {
+            self.network.reset(SITES[0], SITES[1]);
+        }
+    }
+
+    pub fn restore(&self) {
+        self.say("the line is back");
+        self.network.restore(SITES[0], SITES[1]);
+    }
+
+    pub fn crash(&self, site: usize) {
+        self.say(format!("{} crashes", SITES[site]));
+        self.count(|counts| counts.crashes += 1);
+        self.sites[site].crash(&mut self.random.borrow_mut());
+    }
+
+    pub fn start(&self, site: usize) {
+        if !self.sites[site].node.is_up() {
+            self.say(format!("{} starts", SITES[site]));
+            self.sites[site].start();
+        }
+    }
+
+    pub async fn row(&self, site: usize) -> Option<DrGroupRow> {
+        self.sites[site].row(&self.world).await
+    }
+
+    /// Waits until a server answers.
+    pub async fn until_up(&self, site: usize) {
+        for _ in 0..3_000 {
+            let asked = self.sites[site].ask(&self.world, (Method::GET, "/v1/volumes"), None, None).await;
+            let page = asked.ok().and_then(|reply| reply.parsed::<VolumePage>().ok());
+            if page.is_some_and(|page| !page.is_incomplete) {
+                return;
+            }
+            self.sleep_ms(20).await;
+        }
+        panic!("{} does not start\n{}", SITES[site], self.describe().await);
+    }
+
+    pub async fn describe(&self) -> String {
+        let mut text = self.story.borrow().join("\n");
+        for site in &self.sites {
+            if site.node.is_up() {
+                text += &format!("\n{}: {:?}", site.name(), site.row(&self.world).await);
+            }
+            text += &format!("\n{}", site.warnings());
+        }
+        text
+    }
+
+    /// Site whose record says primary, if it is one alone.
+    pub async fn primary(&self) -> Option<usize> {
+        let mut primaries = Vec::new();
+        for site in 0..2 {
+            if self.row(site).await.is_some_and(|row| row.role == DrRole::Primary) {
+                primaries.push(site);
+            }
+        }
+        match primaries[..] {
+            [primary] => Some(primary),
+            _ => None,
+        }
+    }
+
+    pub async fn failover(&self, site: usize, body: FailoverBody) -> VerbOutcome {
+        let group = self.group.borrow().clone();
+        let body = serde_json::to_string(&body).unwrap();
+        let path = format!("/v1/dr/groups/{group}/failover");
+        let asked = self.sites[site].ask(&self.world, (Method::POST, &path), Some(body), None).await;
+        self.outcome(asked)
+    }
+
+    pub fn outcome(&self, asked: Result<ApiReply, String>) -> VerbOutcome {
+        let outcome = match asked {
+            Err(why) => {
+                self.say(format!("    {why}"));
+                VerbOutcome::Unclear
+            }
+            Ok(reply) if reply.status < 300 => match reply.parsed() {
+                Ok(row) => VerbOutcome::Done(row),
+                Err(error) => panic!("{error}"),
+            },
+            Ok(reply) => match reply.body.contains("was lost") || reply.body.contains("stopped") {
+                true => {
+                    self.say(format!("    {}", reply.body));
+                    VerbOutcome::Unclear
+                }
+                false => VerbOutcome::Refused(format!("{} {}", reply.status, reply.body)),
+            },
+        };
+        self.say(format!("    {outcome:?}"));
+        self.count(|counts| match outcome {
+            VerbOutcome::Done(_) => {}
+            VerbOutcome::Refused(_) => counts.refused += 1,
+            VerbOutcome::Unclear => counts.unclear += 1,
+        });
+        outcome
+    }
+
+    /// A person looks at both sites, and does what the state calls for.
+    pub async fn person(&self) {
+        let rows = [self.row(0).await, self.row(1).await];
+        let [Some(one), Some(other)] = &rows else { return };
+        if one.state == "streaming" || other.state == "streaming" {
+            self.have_one_history.set(true);
+        }
+        let is_secondary = |row: &&DrGroupRow| row.role == DrRole::Secondary;
+        if rows.iter().flatten().all(|row| is_secondary(&row)) {
+            // Nobody has the right: both have everything.
+            let site = self.below(2) as usize;
+            self.say(format!("{} is promoted, since nobody is primary", SITES[site]));
+            let body = FailoverBody { unplanned: true, accept_any_loss: true, ..Default::default() };
+            self.hosts.expected.set(None);
+            if let VerbOutcome::Done(_) = self.failover(site, body).await {
+                self.hosts.expected.set(Some(site));
+            }
+        } else if let Some(site) = rows.iter().flatten().position(|row| row.state == "awaiting choice") {
+            // The one that does not serve hosts gives way.
+            let loser = if rows[site].as_ref().is_some_and(|row| row.serves) { 1 - site } else { site };
+            let group = self.group.borrow().clone();
+            self.say(format!("{} gives way", SITES[loser]));
+            let path = format!("/v1/dr/groups/{group}/give-way");
+            let asked = self.sites[loser].ask(&self.world, (Method::POST, &path), None, None).await;
+            self.outcome(asked);
+        }
+    }
+
+    /// Heals everything, and waits until both sites are alike.
+    pub async fn heal(&self) {
+        for round in 0..600 {
+            if round % 20 == 0 {
+                self.restore();
+            }
+            for site in 0..2 {
+                self.start(site);
+            }
+            self.sleep_ms(200).await;
+            if self.are_alike().await {
+                return;
+            }
+            if round % 10 == 9 {
+                self.person().await;
+            }
+        }
+        panic!("the sites do not become alike\n{}", self.describe().await);
+    }
+
+    pub async fn are_alike(&self) -> bool {
+        let rows = [self.row(0).await, self.row(1).await];
+        let [Some(one), Some(other)] = &rows else { return false };
+        let (primary, secondary) = if one.role == DrRole::Primary { (one, other) } else { (other, one) };
+        let is_sync = matches!(self.mode, DrMode::Sync { .. });
+        secondary.role == DrRole::Secondary
+            && primary.serves
+            && primary.state == "streaming"
+            && secondary.state == "following"
+            && primary.unconfirmed_bytes == 0
+            && !(is_sync && primary.is_alone)
+    }
+
+    /// Compares what both sites have once hosts are gone.
+    pub async fn compare(&self) {
+        self.hosts.is_over.set(true);
+        while !self.hosts.has_ended.get() {
+            self.sleep_ms(10).await;
+        }
+        self.heal().await;
+        self.say("the end");
+        for site in 0..2 {
+            self.crash(site);
+        }
+        let [one, other] = [self.sites[0].kept().await, self.sites[1].kept().await];
+        for (name, (one, other)) in VOLUMES.iter().zip(one.contents.iter().zip(&other.contents)) {
+            let differs = one.chunks(4096).zip(other.chunks(4096)).position(|(one, other)| one != other);
+            assert_eq!(differs, None, "the first block of volume {name} that differs");
+        }
+        self.hosts.check_end(&one.contents);
+    }
+}

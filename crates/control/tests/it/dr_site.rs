@@ -1,0 +1,325 @@
+//! A site with one pool in simulated time: a whole server on a machine of its own, with its API, its NBD exports, and the
+//! link to the other site. The link is plain: certificates would be new ones in each run of a seed.
+
+use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use array::{
+    format::VolumeId,
+    pool::{OpenSetting, Pool, VolumeKey, open},
+    volume::VolumeDevice,
+};
+use control::{
+    dr::{LinkProtection, LinkThread, LinkThreadSetting, group_view::DrRole},
+    events::DaemonEventLog,
+    journal::pairings::{OwnIdentity, PairedSite},
+    notice,
+    site::{
+        SiteContext, SiteServer,
+        planning::PlanOccasion,
+        server::{PortalUse, SiteServerSetting},
+    },
+    web::{
+        WebSetting, WebThread,
+        client::{ApiClient, ApiReply, DrGroupList, DrGroupRow, Method, SiteBody},
+    },
+};
+use fragile::Fragile;
+use nbd::{Client, ClientOptions, NbdUri};
+use replication::{
+    connect::SiteRole,
+    group_record::{GroupRecord, load_records},
+};
+use report::Refusal;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use world::{
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoResult, Random, World,
+    sim::{DriveOptions, SimDrive, SimNetwork, SimNode, SimStateFile, SimThreads, Simulation},
+    with_deadline,
+};
+
+pub const SITES: [&str; 2] = ["boston", "denver"];
+pub const VOLUMES: [&str; 2] = ["a", "b"];
+/// Size of each volume.
+pub const VOLUME_BYTES: u64 = MIB;
+/// Virtual time in which every request has to be answered.
+const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+
+pub struct DrSite {
+    /// Of both sites: 0 or 1.
+    pub number: usize,
+    pub node: SimNode,
+    network: SimNetwork,
+    drives: Vec<Rc<SimDrive>>,
+    made: MadePools,
+    journal: SimStateFile,
+    /// Its file names the volumes.
+    pub names_volumes: Cell<bool>,
+    /// Opens its pool while it is down.
+    reader: SimNode,
+    warnings: Rc<RefCell<Vec<String>>>,
+}
+
+/// A group as its pool keeps it, and the contents of its volumes.
+pub struct KeptDrSite {
+    pub records: Vec<GroupRecord>,
+    /// By name of the volume.
+    pub contents: Vec<Vec<u8>>,
+}
+
+impl DrSite {
+    pub fn new(simulation: &mut Simulation, network: &SimNetwork, number: usize, seed: u64) -> Rc<Self> {
+        let name = SITES[number];
+        let (node, reader) = (simulation.add_node(name), simulation.add_node(&format!("reader of {name}")));
+        let options = DriveOptions::new(ByteCount(65 * MIB));
+        let drives: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
+        for drive in &drives {
+            node.attach(drive);
+            reader.attach(drive);
+        }
+        Rc::new(Self {
+            number,
+            node,
+            network: network.clone(),
+            drives,
+            made: MadePools::default(),
+            journal: SimStateFile::new(name, seed),
+            names_volumes: Cell::new(number == 0),
+            reader,
+            warnings: Rc::default(),
+        })
+    }
+
+    pub fn name(&self) -> &'static str {
+        SITES[self.number]
+    }
+
+    /// The site file.
+    pub fn text(&self) -> String {
+        let name = self.name();
+        let mut text = format!(
+            "[serve]\nsite = '{name}'\nnbd = '{name}:10809'\niscsi = '{name}:3260'\n[[site]]\nname = '{name}'\n\
+             [[group]]\nname = 'mail'\n"
+        );
+        if self.names_volumes.get() {
+            for volume in VOLUMES {
+                text += &format!(
+                    "[[volume]]\nname = '{volume}'\ngroup = 'mail'\ngb = {:?}\n[[nbd]]\nname = '{volume}'\nvolume = 'mail/{volume}'\n",
+                    VOLUME_BYTES as f64 / (1u64 << 30) as f64
+                );
+            }
+        }
+        text
+    }
+
+    /// Starts the server, which is down.
+    pub fn start(self: &Rc<Self>) {
+        let own = Rc::clone(self);
+        self.node.start(|world| async move {
+            own.live(world).await.unwrap_or_else(|why| panic!("{}: {why}", own.name()));
+        });
+    }
+
+    /// Ends at once, with or without its power.
+    pub fn crash(&self, random: &mut Random) {
+        if !self.node.is_up() {
+            return;
+        }
+        match random.below(2) {
+            0 => self.node.crash(),
+            _ => {
+                self.node.cut_power();
+                self.journal.cut_power();
+            }
+        }
+    }
+
+    async fn live(&self, world: World) -> Result<(), String> {
+        let said = |refusal: Refusal| refusal.to_string();
+        let journal = Arc::new(journal_of(&self.journal)?);
+        self.pair(&journal)?;
+        let (name, text) = (self.name(), self.text());
+        let network = || {
+            let own = Fragile::new((self.node.clone(), self.network.clone()));
+            Box::new(move || {
+                let (node, network) = own.get();
+                node.network(network)
+            })
+        };
+        let threads = Rc::new(SimThreads(world.clone()));
+        let drives: Drives = [("mail".to_owned(), self.drives.clone())].into();
+        let setting = SiteServerSetting {
+            context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
+            places: Rc::new(SimPlaces { drives, made: Rc::clone(&self.made) }),
+            threads: Rc::clone(&threads) as _,
+            network: network(),
+            journal: Arc::clone(&journal),
+        };
+        let (notices, mut reader) = notice::channel("serve");
+        let mut server =
+            SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await.map_err(said)?;
+        let setting = LinkThreadSetting {
+            network: network(),
+            address: Address::parse(&format!("{name}:7789"), 0).unwrap(),
+            protection: LinkProtection::Plain,
+            name: name.to_owned(),
+            site: server.handle(),
+            journal: Arc::clone(&journal),
+            access: server.dr_access(),
+        };
+        let link = LinkThread::start(&world, &*threads, setting, notices.of("link")).await.map_err(said)?;
+        let setting = WebSetting {
+            network: network(),
+            addresses: vec![(self.socket(), "socket")],
+            tls: server.api_certificates().cloned(),
+            own_user: 1000,
+            site: server.handle(),
+            journal: Arc::clone(&journal),
+            events: DaemonEventLog::new(world.wall()),
+            link: Some(link.handle.clone()),
+        };
+        let _web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
+        let plan = server.plan(&text, &[], PlanOccasion::Start).await.map_err(said)?;
+        server.apply(plan, |_| ()).await.map_err(said)?;
+        server.open();
+        let warnings = Rc::clone(&self.warnings);
+        world.spawn("warnings", async move {
+            while let Some(notice) = reader.next().await {
+                if notice.is_warning {
+                    warnings.borrow_mut().push(format!("{notice:?}"));
+                }
+            }
+        });
+        loop {
+            let request = server.next_request().await;
+            server.answer(request).await;
+        }
+    }
+
+    /// The sites are paired from the beginning; Denver connects.
+    fn pair(&self, journal: &control::DaemonJournal) -> Result<(), String> {
+        let said = |error: control::JournalError| error.to_string();
+        if journal.own_identity().map_err(said)?.is_some()
+            && !journal.paired_sites().map_err(said)?.is_empty()
+        {
+            return Ok(());
+        }
+        let other = 1 - self.number;
+        let (certificate, key) = (String::new(), String::new());
+        let own = OwnIdentity { site: [self.number as u8 + 1; 16], certificate, key };
+        journal.put_own_identity(&own).map_err(said)?;
+        let addresses = if other == 0 { vec![format!("{}:7789", SITES[other])] } else { Vec::new() };
+        let paired = PairedSite {
+            site: [other as u8 + 1; 16],
+            certificate: [0; 32],
+            name: SITES[other].to_owned(),
+            is_named_by_itself: false,
+            addresses,
+        };
+        journal.put_paired_site(&paired).map_err(said)
+    }
+
+    fn socket(&self) -> Address {
+        Address::Unix(format!("/{}.sock", self.name()).into())
+    }
+
+    /// Asks the API.
+    ///
+    /// # Errors
+    ///
+    /// The server did not answer.
+    ///
+    /// # Panics
+    ///
+    /// If it neither answered nor ended within a minute and a half.
+    pub async fn ask(
+        &self,
+        world: &World,
+        (method, path): (Method, &str),
+        body: Option<String>,
+        key: Option<&str>,
+    ) -> Result<ApiReply, String> {
+        let client = ApiClient::new(self.network.host(self.name()), self.socket(), None);
+        let headers: Vec<(&str, &str)> = key.into_iter().map(|key| ("idempotency-key", key)).collect();
+        let what = format!("{method} {path}");
+        let asked = client.send(method, path, body, &headers);
+        let answered = with_deadline(world.sleep(ANSWER_WITHIN), asked).await;
+        let answered = answered.unwrap_or_else(|| panic!("{}: {what} has no answer", self.name()));
+        answered.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Applies the site file as it is now.
+    pub async fn apply(&self, world: &World, destroy: &[String]) -> Result<ApiReply, String> {
+        let body = SiteBody { text: self.text(), destroy: destroy.to_vec() };
+        let body = serde_json::to_string(&body).unwrap();
+        self.ask(world, (Method::POST, "/v1/site/apply"), Some(body), None).await
+    }
+
+    /// Its group, if it is up and has one.
+    pub async fn row(&self, world: &World) -> Option<DrGroupRow> {
+        let reply = self.ask(world, (Method::GET, "/v1/dr/groups"), None, None).await.ok()?;
+        let list: DrGroupList = reply.parsed().ok()?;
+        assert!(list.damaged.is_empty(), "{list:?}");
+        list.groups.into_iter().next()
+    }
+
+    pub async fn is_primary(&self, world: &World) -> bool {
+        self.row(world).await.is_some_and(|row| row.role == DrRole::Primary)
+    }
+
+    /// Connects a host to the export of a volume.
+    pub async fn connect(&self, world: &World, volume: &str) -> IoResult<Client> {
+        let address = Address::parse(&format!("{}:10809", self.name()), 0).unwrap();
+        let uri = NbdUri { address, export: volume.to_owned(), tls: None };
+        let options = ClientOptions { connect_max: Duration::from_secs(2), ..ClientOptions::default() };
+        Client::connect(world, self.network.host("host"), uri, options).await
+    }
+
+    /// Reads what the pool of a site that is down has, as its server would find it.
+    pub async fn kept(&self) -> KeptDrSite {
+        assert!(!self.node.is_up(), "its server has the pool");
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let drives = self.drives.clone();
+        self.reader.start(|world| async move {
+            let drives: Vec<_> = drives.into_iter().map(|drive| drive as Rc<dyn BlockDevice>).collect();
+            let pool = open(&world, &drives, OpenSetting::default()).await.expect("no drive is damaged");
+            let kept = kept_of(&pool).await;
+            assert!(tell.send(kept).is_ok(), "it is awaited");
+            std::future::pending::<()>().await;
+        });
+        let kept = told.await.expect("it reads to its end");
+        self.reader.crash();
+        kept
+    }
+
+    /// Warnings of its servers, for a failure.
+    pub fn warnings(&self) -> String {
+        let warnings = self.warnings.borrow();
+        warnings.iter().rev().take(12).rev().map(|warning| format!("{}: {warning}\n", self.name())).collect()
+    }
+}
+
+async fn kept_of(pool: &Rc<Pool>) -> KeptDrSite {
+    let records = load_records(pool).into_iter().map(|(_, record)| record.expect("records are whole"));
+    let mut contents = Vec::new();
+    for name in VOLUMES {
+        let ids = pool.volumes().into_iter().filter(|info| info.name == name).map(|info| info.volume);
+        let ids: Vec<VolumeId> = ids.collect();
+        let Some(id) = ids.first() else { continue };
+        let device = VolumeDevice(pool.volume(VolumeKey::Id(*id)).unwrap());
+        let read = device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await;
+        contents.push(read.expect("no drive is damaged").remove(0).to_vec());
+    }
+    KeptDrSite { records: records.collect(), contents }
+}
+
+impl KeptDrSite {
+    /// The record of its group: is it primary, and does it answer without its peer?
+    pub fn is_alone(&self) -> Option<bool> {
+        let record = self.records.first()?;
+        (record.state.role == SiteRole::Primary).then_some(record.state.is_alone)
+    }
+}
