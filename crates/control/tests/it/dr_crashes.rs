@@ -114,7 +114,7 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
 #[test]
 fn two_sites_keep_what_hosts_were_answered_whatever_is_asked_and_whatever_crashes() {
     let mut all = DrCounts::default();
-    for seed in seeds(20) {
+    for seed in seeds(8) {
         println!("SPINDLE_SEED={seed}");
         let (counts, polls) = live(seed);
         println!("    {counts:?}, {polls} polls");
