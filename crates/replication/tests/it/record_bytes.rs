@@ -47,6 +47,7 @@ pub fn examples() -> Vec<(&'static str, GroupRecord)> {
             mode,
             peer: SiteId([2; 16]),
             volumes: vec![VolumeId([3; 16]), VolumeId([4; 16])],
+            auto: None,
         },
         state,
     };
