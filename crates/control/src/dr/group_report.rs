@@ -149,12 +149,15 @@ impl GroupReporter {
         let mut merging = self.merging.borrow_mut();
         let is_under_way = matches!(view.state, "merging" | "first copy" | "fetching what was lost here");
         let has_ended = matches!(view.state, "streaming" | "following");
+        let pass = meter.pass();
         if is_under_way && merging.as_ref().is_none_or(|merge| merge.role != view.role) {
+            // It may have begun since the last look.
+            let begun_bytes = pass.map_or(0, |pass| pass.done_bytes);
             *merging = Some(RunningMerge {
                 role: view.role,
                 is_first_copy: false,
                 since: wall,
-                bytes_before: meter.pass_bytes(),
+                bytes_before: meter.pass_bytes() - begun_bytes,
                 took: Duration::ZERO,
                 active_at: None,
                 looks: VecDeque::new(),
@@ -180,8 +183,7 @@ impl GroupReporter {
             return None;
         }
         merge.active_at = Some(now);
-        let pass = meter.pass();
-        merge.is_first_copy |= pass.is_some_and(|pass| pass.is_first_copy);
+        merge.is_first_copy |= view.state == "first copy" || pass.is_some_and(|pass| pass.is_first_copy);
         Some(DrMerge {
             is_first_copy: merge.is_first_copy,
             since: merge.since,

@@ -314,6 +314,9 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
         (DrRole::Primary, "streaming") if is_sync && !is_alone => {
             format!("in sync with {peer}: a disaster here would lose nothing that hosts were answered for")
         }
+        (DrRole::Primary, "merging") if group.report.is_first_copy_lacking => format!(
+            "{peer} does not have the first copy whole: it cannot take over yet, and a disaster here would lose what it lacks"
+        ),
         (DrRole::Primary, "streaming" | "merging") => format!(
             "{peer} is {unconfirmed} and {:.1} s behind: a disaster here would lose that",
             *unconfirmed_ms as f64 / 1000.0
