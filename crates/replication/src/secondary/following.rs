@@ -1,6 +1,10 @@
 //! A connection of a secondary: from the introductions to its end.
 
-use super::{SecondaryEnd, SecondaryGroup, apply, forks};
+use super::{
+    SecondaryEnd, SecondaryGroup,
+    apply::{BegunPart, CommandPart},
+    forks,
+};
 use crate::{
     channel::FrameChannel,
     connect::{ConnectFinding, ConnectOutcome, Transfer, TransferWay, WayBack},
@@ -11,7 +15,8 @@ use crate::{
     planted::{self, ReplicationBug},
 };
 use array::format::{EpochId, SnapshotId, Stamp};
-use std::{collections::BTreeMap, convert::Infallible};
+use futures_util::future::select;
+use std::{collections::BTreeMap, convert::Infallible, pin::pin};
 
 /// Ranges of one frame at most.
 const RANGES_AT_ONCE: usize = 4096;
@@ -19,13 +24,24 @@ const RANGES_AT_ONCE: usize = 4096;
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
-        match self.follow(channel).await {
-            Ok(never) => match never {},
-            Err(end) => end,
+        let followed = pin!(self.follow(channel));
+        let confirmed = pin!(self.confirm_begun(channel));
+        let Err(end) = select(followed, confirmed).await.factor_first().0;
+        self.await_begun().await;
+        end
+    }
+
+    /// Confirms what is begun once it is stable: all commands of a batch of the log together.
+    async fn confirm_begun(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        loop {
+            let stable = self.begun.next_stable().await?;
+            self.note_stable(stable);
+            self.confirm(channel).await?;
         }
     }
 
     async fn follow(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        self.await_begun().await;
         let agreement = agree(channel, &self.introduction()).await?;
         let fence = agreement.theirs.fence;
         if fence > self.member.fence() {
@@ -40,11 +56,14 @@ impl SecondaryGroup {
         }
         let mut pass = PassInbox::default();
         loop {
-            let taken = match receive(channel).await? {
+            let frame = receive(channel).await?;
+            if !matches!(frame, FrameBody::Record(_) | FrameBody::Word(_)) {
+                self.begun.emptied().await;
+            }
+            let taken = match frame {
                 FrameBody::Record(record) => {
                     self.check(channel, &record, agreement.theirs.lineage.as_ref()).await?;
                     self.take(channel, record).await?;
-                    self.confirm(channel).await?;
                     Ok(())
                 }
                 FrameBody::Word(word) => {
@@ -60,6 +79,7 @@ impl SecondaryGroup {
                     Ok(Some(has)) => {
                         self.has.set(has);
                         self.is_in_doubt.set(false);
+                        self.begun_until.set((has, false));
                         self.is_of_history.set(true);
                         self.confirm(channel).await?;
                         Ok(())
@@ -168,6 +188,7 @@ impl SecondaryGroup {
         let until = take_cut(member, cut, &agreement.theirs).await?;
         // Nothing else came since.
         self.has.set(until);
+        self.begun_until.set((until, self.is_in_doubt.get()));
         let since = before(transfer.since.stamps()[0]);
         let way = TransferWay::BornSince;
         let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new() };
@@ -203,6 +224,8 @@ impl SecondaryGroup {
         if self.member.epoch() == Some(record.epoch) {
             return Ok(());
         }
+        // An epoch begins where the one before ends: all of that has to be here.
+        self.begun.emptied().await;
         let lineage = self.member.lineage();
         let next =
             theirs.and_then(|theirs| next_epoch(lineage.as_ref(), theirs, record.epoch, self.has.get()));
@@ -216,31 +239,31 @@ impl SecondaryGroup {
         }
     }
 
-    /// Applies a record.
+    /// Begins the commands of a record, each behind the one before.
     async fn take(&self, channel: &impl FrameChannel, record: RecordFrame) -> Result<(), SecondaryEnd> {
         let RecordFrame { changes, goes_on, told, accepted_at, .. } = record;
-        let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
-        let is_new = first > self.has.get() || first == self.has.get() && self.is_in_doubt.get();
+        let goes_on = goes_on && !planted::is(ReplicationBug::PartConfirmed);
+        let (first, (until, is_in_doubt)) = (changes[0].0, self.begun_until.get());
+        let is_new = first > until || first == until && is_in_doubt;
         if !is_new || self.member.is_in_pass() {
-            let text = format!("a record has stamp {first}, and {} is here", self.has.get());
+            let text = format!("a record has stamp {first}, and {until} is here");
             return Err(refuse(channel, RefusalCode::Frame, text).await.into());
         }
-        let complete = match goes_on && !planted::is(ReplicationBug::PartConfirmed) {
-            false => Some(last),
-            // All before the last command is complete.
-            true => changes.iter().rev().map(|(stamp, _)| *stamp).find(|stamp| *stamp < last),
-        };
-        if let Some(complete) = complete.filter(|_| planted::is(ReplicationBug::ConfirmedTooEarly)) {
-            self.has.set(complete);
+        if planted::is(ReplicationBug::ConfirmedTooEarly) && !goes_on {
+            self.has.set(changes[changes.len() - 1].0);
             self.confirm(channel).await?;
         }
-        apply::apply(&self.member.pool, changes).await?;
-        if let Some(complete) = complete {
-            // The command in doubt was sent again, if this side had a part of it.
-            self.is_in_doubt.set(false);
-            self.has.set(self.has.get().max(complete));
+        let mut parts = CommandPart::all_of(changes)?.into_iter().peekable();
+        while let Some(part) = parts.next() {
+            let stamp = part.stamp;
+            let is_end = parts.peek().map_or(!goes_on, |next| next.stamp > stamp);
+            let done = part.begin(&self.member.pool).await?;
+            let told = parts.peek().is_none().then_some((accepted_at, told));
+            self.begun.add(BegunPart { done, ends: is_end.then_some(stamp), told });
+            if is_end {
+                self.begun_until.set((stamp, false));
+            }
         }
-        self.note_told(accepted_at, told);
         Ok(())
     }
 }
