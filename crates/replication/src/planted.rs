@@ -11,6 +11,8 @@ pub enum ReplicationBug {
     ConfirmedTooEarly,
     /// The secondary confirms a command of which more is to come.
     PartConfirmed,
+    /// The secondary confirms all that it has begun when the first command of that is stable.
+    BatchConfirmedWithFirst,
     /// Records that are in the log already are sent from memory as well.
     SentTwice,
     /// The log is not read before the stream goes on from memory.
@@ -37,10 +39,11 @@ pub enum ReplicationBug {
 
 impl ReplicationBug {
     /// Bugs that a stream alone shows.
-    pub const OF_STREAMS: [Self; 6] = [
+    pub const OF_STREAMS: [Self; 7] = [
         Self::AnsweredUnconfirmed,
         Self::ConfirmedTooEarly,
         Self::PartConfirmed,
+        Self::BatchConfirmedWithFirst,
         Self::SentTwice,
         Self::LogNotRead,
         Self::PartTakenForAll,

@@ -17,6 +17,7 @@ mod plan;
 mod prove;
 mod prove_report;
 mod record;
+mod replication;
 mod row;
 mod serve;
 mod serve_beside;
@@ -67,6 +68,8 @@ enum Name {
     Targets,
     /// 'spindle serve': its API beside hosts, idle, and with 4,096 volumes
     Serve,
+    /// Groups at two sites: writes in sync and async, failover, beside qemu-storage-daemon's mirror
+    Replication,
     /// Time of 'spindle plan', without a peer
     Plan,
     /// 'spindle verify' in memory, and on the storage beside fio
@@ -107,6 +110,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => "array",
         Name::Targets => "targets",
         Name::Serve => "serve",
+        Name::Replication => "replication",
         Name::Plan => "plan",
         Name::Verify => "verify",
     };
@@ -119,7 +123,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
         Name::Serve => &serve_beside::EXAMPLES,
-        Name::Plan => &[],
+        Name::Replication | Name::Plan => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
@@ -134,6 +138,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => array::run(&setting, &programs, &mut record)?,
         Name::Targets => targets::run(&setting, &programs, &mut record)?,
         Name::Serve => serve::run(&setting, &programs, &mut record)?,
+        Name::Replication => replication::run(&setting, &programs, &mut record)?,
         Name::Plan => plan::run(&setting, &programs, &mut record)?,
         Name::Verify => verify::run(&setting, &programs, &mut record)?,
     };

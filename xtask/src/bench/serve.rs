@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// Processor time that it has used, in seconds.
-    fn processor_seconds(&self) -> Result<f64> {
+    pub(super) fn processor_seconds(&self) -> Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
         let fields = stat.rsplit_once(')').context("a stat file")?.1;
         let mut fields = fields.split_whitespace().skip(11);

@@ -1,7 +1,7 @@
 //! Discards and writes of zeroes with given stamps, under the rules of `given_write`. Each is one entry of the log, so
 //! a crash leaves no part of it.
 
-use super::{block_locks::BlockSpan, check_range, device::Volume, io_error};
+use super::{block_locks::BlockSpan, check_range, device::Volume, given_queue::QueueSignal, io_error};
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockCount, BlockIndex, BranchNumber, Interval, Stamp},
@@ -19,7 +19,7 @@ impl Volume {
     ///
     /// The last command of the branch has this stamp, and was a write of these blocks; or an error of a write.
     pub async fn ensure_zeroes(&self, first: BlockIndex, count: BlockCount, stamp: Stamp) -> IoResult<bool> {
-        self.ensure_interval("write zeroes", (first, count), stamp, LogItem::Zeroes).await
+        self.ensure_zeroes_queued((first, count), stamp, QueueSignal::none()).await
     }
 
     /// As [`Volume::ensure_zeroes`], of a discard.
@@ -28,14 +28,34 @@ impl Volume {
     ///
     /// As there.
     pub async fn ensure_discard(&self, first: BlockIndex, count: BlockCount, stamp: Stamp) -> IoResult<bool> {
-        self.ensure_interval("discard", (first, count), stamp, LogItem::Discard).await
+        self.ensure_discard_queued((first, count), stamp, QueueSignal::none()).await
+    }
+
+    /// As [`Self::ensure_zeroes`], with a signal when the command enters the log's queue.
+    pub(super) async fn ensure_zeroes_queued(
+        &self,
+        blocks: (BlockIndex, BlockCount),
+        stamp: Stamp,
+        queued: QueueSignal,
+    ) -> IoResult<bool> {
+        self.ensure_interval("write zeroes", blocks, (stamp, queued), LogItem::Zeroes).await
+    }
+
+    /// As [`Self::ensure_discard`], with a signal when the command enters the log's queue.
+    pub(super) async fn ensure_discard_queued(
+        &self,
+        blocks: (BlockIndex, BlockCount),
+        stamp: Stamp,
+        queued: QueueSignal,
+    ) -> IoResult<bool> {
+        self.ensure_interval("discard", blocks, (stamp, queued), LogItem::Discard).await
     }
 
     async fn ensure_interval(
         &self,
         what: &str,
         (first, count): (BlockIndex, BlockCount),
-        stamp: Stamp,
+        (stamp, queued): (Stamp, QueueSignal),
         item: fn(Interval) -> LogItem,
     ) -> IoResult<bool> {
         let failed = |error: Error| io_error(what, &error);
@@ -61,6 +81,7 @@ impl Volume {
             let stamp = self.host.shared.state.borrow_mut().take_stamp(branch, stamp).map_err(failed)?;
             self.log(vec![item(Interval { branch, first, count, stamp })], Stability::Stable)
         };
+        queued.send();
         done.await.map_err(failed)?;
         self.wait_for_release(what).await?;
         Ok(true)

@@ -2,8 +2,8 @@
 //! the log as one command.
 
 use super::{
-    BlockPart, block_locks::BlockSpan, check_range, device::Volume, io_error, pieces,
-    space_promise::WriteScope,
+    BlockPart, block_locks::BlockSpan, check_range, device::Volume, given_queue::QueueSignal, io_error,
+    pieces, space_promise::WriteScope,
 };
 use crate::{
     engine::{HostCommand, StageClock},
@@ -26,6 +26,25 @@ pub(super) enum WriteStamp {
     Again(Stamp),
 }
 
+/// Terms under which a write enters the log.
+pub(super) struct WriteTerms {
+    pub stability: Stability,
+    pub stamp: WriteStamp,
+    /// Sent when the write has entered the log's queue.
+    pub queued: QueueSignal,
+}
+
+impl WriteTerms {
+    fn of_host(stability: Stability) -> Self {
+        Self { stability, stamp: WriteStamp::Next, queued: QueueSignal::none() }
+    }
+
+    /// Of a write with a given stamp.
+    pub fn given(stamp: WriteStamp, queued: QueueSignal) -> Self {
+        Self { stability: Stability::Stable, stamp, queued }
+    }
+}
+
 impl Volume {
     /// Writes with the stamp that the write had in another pool, of which this volume is a replica. Otherwise
     /// as a stable write of a host, one after the other: each is awaited before the next is begun.
@@ -34,7 +53,18 @@ impl Volume {
     ///
     /// The stamp is not above every stamp that the volume's branch may have; or an error of a write.
     pub async fn apply_write(&self, at: ByteOffset, from: &[Arc<Buffer>], stamp: Stamp) -> IoResult<()> {
-        self.write_stamped(at, from, (Stability::Stable, WriteStamp::Given(stamp))).await?;
+        self.apply_queued(at, from, stamp, QueueSignal::none()).await
+    }
+
+    /// As [`Self::apply_write`], with a signal when the write enters the log's queue.
+    pub(super) async fn apply_queued(
+        &self,
+        at: ByteOffset,
+        from: &[Arc<Buffer>],
+        stamp: Stamp,
+        queued: QueueSignal,
+    ) -> IoResult<()> {
+        self.write_stamped(at, from, WriteTerms::given(WriteStamp::Given(stamp), queued)).await?;
         self.wait_for_release("write").await
     }
 
@@ -44,17 +74,17 @@ impl Volume {
         from: &[Arc<Buffer>],
         stability: Stability,
     ) -> IoResult<()> {
-        self.write_stamped(at, from, (stability, WriteStamp::Next)).await
+        self.write_stamped(at, from, WriteTerms::of_host(stability)).await
     }
 
     pub(super) async fn write_stamped(
         &self,
         at: ByteOffset,
         from: &[Arc<Buffer>],
-        (stability, stamp): (Stability, WriteStamp),
+        terms: WriteTerms,
     ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
-        let check = || match stamp {
+        let check = || match terms.stamp {
             WriteStamp::Next => self.check_writable(),
             WriteStamp::Given(_) | WriteStamp::Again(_) => self.check_changeable(),
         };
@@ -81,7 +111,7 @@ impl Volume {
         // The volume may have shrunk while the command waited. Blocks after its end would reappear when it
         // grows again.
         check_range("write", at, length as u64, self.size_bytes())?;
-        let done = self.write_blocks(&cut, from, (stability, stamp), clock.as_ref()).await;
+        let done = self.write_blocks(&cut, from, terms, clock.as_ref()).await;
         done.map_err(|error| io_error("write", &error))?;
         if let Some(clock) = clock {
             clock.end_write();
@@ -93,7 +123,7 @@ impl Volume {
         &self,
         cut: &[BlockPart],
         from: &[Arc<Buffer>],
-        (stability, given): (Stability, WriteStamp),
+        terms: WriteTerms,
         clock: Option<&StageClock>,
     ) -> Result<()> {
         let is_too_early = canary::is(Canary::StampBeforeItsTurn);
@@ -107,7 +137,7 @@ impl Volume {
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at the same moment, so their orders agree.
-            let stamp = match given {
+            let stamp = match terms.stamp {
                 WriteStamp::Given(stamp) => self.host.shared.state.borrow_mut().take_stamp(branch, stamp)?,
                 WriteStamp::Again(stamp) => {
                     self.host.shared.state.borrow_mut().retake_stamp(branch, stamp)?
@@ -118,8 +148,9 @@ impl Volume {
                 let key = BlockKey { branch, block, stamp };
                 LogItem::Write { key, data }
             });
-            self.log_timed(parts.collect(), stability, clock.map(|clock| Rc::clone(&clock.device)))
+            self.log_timed(parts.collect(), terms.stability, clock.map(|clock| Rc::clone(&clock.device)))
         };
+        terms.queued.send();
         if let Some(clock) = clock {
             clock.leave_queue();
         }

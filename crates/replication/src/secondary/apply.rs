@@ -1,82 +1,186 @@
-//! Changes of a record, applied in order.
+//! Commands of records: begun in the order in which they come, and known to be stable in the same order.
+//!
+//! The log of this side writes those that arrive during a batch as the next one, so a round of its drives serves all of
+//! them. It keeps their order, and a crash leaves a prefix of its records: of all that was begun a prefix is there, and
+//! perhaps a part of the command behind it, just as if each had been awaited.
+//!
+//! Invariant: commands leave the queue in the order in which they were begun, each once it is stable with all before it;
+//! after one that failed none counts as stable.
 
-use crate::frame::SentChange;
+use crate::{
+    frame::SentChange,
+    planted::{self, ReplicationBug},
+};
 use array::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockIndex, Stamp, VolumeId},
+    format::{BLOCK_BYTES, Stamp, VolumeId, WallNanoseconds},
     pool::{Pool, VolumeKey},
+    volume::GivenContent,
 };
-use std::sync::Arc;
-use world::{Buffer, ByteOffset};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::poll_fn,
+    task::{Context, Poll},
+};
+use tokio::sync::Notify;
+use world::{ByteOffset, IoResult, LocalFuture};
 
-/// Adjacent blocks of one command.
-struct WrittenRun {
+/// Changes of one command that go into the log together: adjacent blocks, or a range.
+pub(super) struct CommandPart {
     volume: VolumeId,
-    stamp: Stamp,
-    first: BlockIndex,
-    blocks: Vec<Arc<Buffer>>,
+    pub stamp: Stamp,
+    content: GivenContent,
 }
 
-/// Applies changes, each after the one before.
-pub(super) async fn apply(pool: &Pool, changes: Vec<(Stamp, SentChange)>) -> Result<()> {
-    let mut run: Option<WrittenRun> = None;
-    for (stamp, change) in changes {
-        match change {
-            SentChange::Write { volume, block, data } => {
-                if let Some(open) = run.as_mut().filter(|open| open.continues(volume, stamp, block)) {
-                    open.blocks.push(data);
-                    continue;
+impl CommandPart {
+    /// The parts of a record's commands, in order.
+    ///
+    /// # Errors
+    ///
+    /// A change that a replica does not follow yet.
+    pub fn all_of(changes: Vec<(Stamp, SentChange)>) -> Result<Vec<Self>> {
+        let mut parts: Vec<Self> = Vec::new();
+        for (stamp, change) in changes {
+            let (volume, content) = match change {
+                SentChange::Write { volume, block, data } => {
+                    let at = ByteOffset(block.0 * BLOCK_BYTES as u64);
+                    if let Some(blocks) =
+                        parts.last_mut().and_then(|last| last.continued_at(volume, stamp, at))
+                    {
+                        blocks.push(data);
+                        continue;
+                    }
+                    (volume, GivenContent::Write(at, vec![data]))
                 }
-                let next = WrittenRun { volume, stamp, first: block, blocks: vec![data] };
-                if let Some(before) = run.replace(next) {
-                    before.write(pool).await?;
+                SentChange::Discard { volume, first, count } => (volume, GivenContent::Discard(first, count)),
+                SentChange::Zeroes { volume, first, count } => (volume, GivenContent::Zeroes(first, count)),
+                SentChange::Resize { .. }
+                | SentChange::Snapshot(_)
+                | SentChange::SnapshotDeleted(_)
+                | SentChange::RollBack { .. }
+                | SentChange::VolumeDeleted { .. } => {
+                    return Err(Error::NotYet("this change, in a replica"));
                 }
-            }
-            change => {
-                if let Some(before) = run.take() {
-                    before.write(pool).await?;
-                }
-                apply_other(pool, stamp, change).await?;
-            }
+            };
+            parts.push(Self { volume, stamp, content });
         }
-    }
-    match run {
-        Some(last) => last.write(pool).await,
-        None => Ok(()),
-    }
-}
-
-/// Applies a change that is no write.
-async fn apply_other(pool: &Pool, stamp: Stamp, change: SentChange) -> Result<()> {
-    match change {
-        SentChange::Discard { volume, first, count } => {
-            let volume = pool.volume(VolumeKey::Id(volume))?;
-            volume.ensure_discard(first, count, stamp).await.map_err(Error::Copy)?;
-            Ok(())
-        }
-        SentChange::Write { .. } => unreachable!("writes are gathered"),
-        SentChange::Zeroes { volume, first, count } => {
-            let volume = pool.volume(VolumeKey::Id(volume))?;
-            volume.ensure_zeroes(first, count, stamp).await.map_err(Error::Copy)?;
-            Ok(())
-        }
-        SentChange::Resize { .. }
-        | SentChange::Snapshot(_)
-        | SentChange::SnapshotDeleted(_)
-        | SentChange::RollBack { .. }
-        | SentChange::VolumeDeleted { .. } => Err(Error::NotYet("this change, in a replica")),
-    }
-}
-
-impl WrittenRun {
-    fn continues(&self, volume: VolumeId, stamp: Stamp, block: BlockIndex) -> bool {
-        self.volume == volume && self.stamp == stamp && self.first.0 + self.blocks.len() as u64 == block.0
+        Ok(parts)
     }
 
-    async fn write(self, pool: &Pool) -> Result<()> {
+    /// The blocks of this write, if a block at `at` is the next one of it.
+    fn continued_at(
+        &mut self,
+        volume: VolumeId,
+        stamp: Stamp,
+        at: ByteOffset,
+    ) -> Option<&mut Vec<std::sync::Arc<world::Buffer>>> {
+        let GivenContent::Write(from, blocks) = &mut self.content else { return None };
+        let end = from.0 + (blocks.len() * BLOCK_BYTES) as u64;
+        (self.volume == volume && self.stamp == stamp && end == at.0).then_some(blocks)
+    }
+
+    /// Puts the part into the queue of the pool's log.
+    pub async fn begin(self, pool: &Pool) -> Result<LocalFuture<IoResult<()>>> {
         let volume = pool.volume(VolumeKey::Id(self.volume))?;
-        let at = ByteOffset(self.first.0 * BLOCK_BYTES as u64);
-        volume.ensure_write(at, &self.blocks, self.stamp).await.map_err(Error::Copy)?;
-        Ok(())
+        volume.begin_given(self.content, self.stamp).await.map_err(Error::Copy)
+    }
+}
+
+/// A part of a command that is in the log's queue.
+pub(super) struct BegunPart {
+    pub done: LocalFuture<IoResult<()>>,
+    /// The stamp of its command, if it ends with this part.
+    pub ends: Option<Stamp>,
+    /// Of the last part of a record: what the record says of the answers of hosts, and as of when.
+    pub told: Option<(WallNanoseconds, Stamp)>,
+}
+
+/// Progress of what is stable.
+#[derive(Default)]
+pub(super) struct StableParts {
+    /// Everything up to this stamp is stable, if that is new.
+    pub complete: Option<Stamp>,
+    pub told: Vec<(WallNanoseconds, Stamp)>,
+}
+
+/// Parts that are begun and not known to be stable.
+#[derive(Default)]
+pub(super) struct BegunParts {
+    queue: RefCell<VecDeque<BegunPart>>,
+    has_failed: Cell<bool>,
+    added: Notify,
+    emptied: Notify,
+}
+
+impl BegunParts {
+    pub fn add(&self, part: BegunPart) {
+        self.queue.borrow_mut().push_back(part);
+        self.added.notify_one();
+    }
+
+    /// Waits until the first part is stable, and returns what is stable then. To be called again only when that is noted.
+    ///
+    /// # Errors
+    ///
+    /// The first part has failed.
+    pub async fn next_stable(&self) -> Result<StableParts> {
+        loop {
+            self.tell_if_empty();
+            if let Some(stable) = self.stable_if_any().await {
+                return stable;
+            }
+            self.added.notified().await;
+        }
+    }
+
+    /// As [`Self::next_stable`]; `None` if nothing is begun.
+    pub async fn stable_if_any(&self) -> Option<Result<StableParts>> {
+        poll_fn(|context| self.poll_stable(context)).await
+    }
+
+    /// Waits until all that was begun is noted as stable. Another task has to call [`Self::next_stable`].
+    pub async fn emptied(&self) {
+        let emptied = self.emptied.notified();
+        if !self.queue.borrow().is_empty() {
+            emptied.await;
+        }
+    }
+
+    fn tell_if_empty(&self) {
+        if self.queue.borrow().is_empty() {
+            self.has_failed.set(false);
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn poll_stable(&self, context: &mut Context<'_>) -> Poll<Option<Result<StableParts>>> {
+        let mut queue = self.queue.borrow_mut();
+        if queue.is_empty() {
+            return Poll::Ready(None);
+        }
+        let mut stable = StableParts::default();
+        let mut count = 0;
+        while let Some(part) = queue.front_mut() {
+            let is_skipped = count > 0 && planted::is(ReplicationBug::BatchConfirmedWithFirst);
+            match part.done.as_mut().poll(context) {
+                Poll::Pending if !is_skipped => break,
+                Poll::Ready(Err(error)) => {
+                    queue.pop_front();
+                    if !self.has_failed.replace(true) {
+                        return Poll::Ready(Some(Err(Error::Copy(error))));
+                    }
+                }
+                Poll::Pending | Poll::Ready(Ok(())) => {
+                    let BegunPart { ends, told, .. } = queue.pop_front().expect("it is the first one");
+                    if !self.has_failed.get() {
+                        stable.complete = ends.or(stable.complete);
+                        stable.told.extend(told);
+                    }
+                }
+            }
+            count += 1;
+        }
+        if count > 0 { Poll::Ready(Some(Ok(stable))) } else { Poll::Pending }
     }
 }

@@ -1,6 +1,10 @@
 //! A connection of a secondary: from the introductions to its end.
 
-use super::{SecondaryEnd, SecondaryGroup, apply, forks};
+use super::{
+    SecondaryEnd, SecondaryGroup,
+    apply::{BegunPart, CommandPart},
+    forks,
+};
 use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{ConnectFinding, ConnectOutcome, SiteRole, Transfer, TransferWay, WayBack},
@@ -21,12 +25,30 @@ const RANGES_AT_ONCE: usize = 4096;
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
-        let end = match select(pin!(self.follow(channel)), pin!(self.give_back_right())).await {
-            Either::Left((Err(end), _)) => end,
-            Either::Left((Ok(never), _)) | Either::Right((never, _)) => match never {},
+        let end = {
+            let beside = async {
+                match select(pin!(self.confirm_begun(channel)), pin!(self.give_back_right())).await {
+                    Either::Left((Err(end), _)) => end,
+                    Either::Left((Ok(never), _)) | Either::Right((never, _)) => match never {},
+                }
+            };
+            match select(pin!(self.follow(channel)), pin!(beside)).await {
+                Either::Left((Err(end), _)) | Either::Right((end, _)) => end,
+                Either::Left((Ok(never), _)) => match never {},
+            }
         };
         self.member.meter.end_pass();
+        self.await_begun().await;
         end
+    }
+
+    /// Confirms what is begun once it is stable: all commands of a batch of the log together.
+    async fn confirm_begun(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        loop {
+            let stable = self.begun.next_stable().await?;
+            self.note_stable(stable);
+            self.confirm(channel).await?;
+        }
     }
 
     /// What comes from the primary, unless that is not heard for a lease: it may be paused, and the line seem whole.
@@ -41,6 +63,7 @@ impl SecondaryGroup {
     }
 
     async fn follow(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        self.await_begun().await;
         // Words of this channel have their own numbers.
         self.word_heard.set(0);
         self.began_channel.set(self.world.now());
@@ -70,11 +93,13 @@ impl SecondaryGroup {
             // A hand over takes it for itself.
             let is_applied = !matches!(frame, FrameBody::HandOver(_));
             let _applying = if is_applied { Some(self.applying.lock().await) } else { None };
+            if !matches!(frame, FrameBody::Record(_) | FrameBody::Word(_)) {
+                self.begun.emptied().await;
+            }
             let taken = match frame {
                 FrameBody::Record(record) => {
                     self.check(channel, &record, agreement.theirs.lineage.as_ref()).await?;
                     self.take(channel, record).await?;
-                    self.confirm(channel).await?;
                     Ok(())
                 }
                 FrameBody::Word(word) => {
@@ -94,6 +119,7 @@ impl SecondaryGroup {
                         self.has.set(has);
                         self.is_in_doubt.set(false);
                         self.is_within_command.set(false);
+                        self.begun_until.set((has, false));
                         self.is_of_history.set(true);
                         self.confirm(channel).await?;
                         Ok(())
@@ -202,6 +228,7 @@ impl SecondaryGroup {
         let until = take_cut(member, cut, &agreement.theirs).await?;
         // Nothing else came since.
         self.has.set(until);
+        self.begun_until.set((until, self.is_in_doubt.get()));
         let since = before(transfer.since.stamps()[0]);
         let way = TransferWay::BornSince;
         let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new() };
@@ -237,6 +264,8 @@ impl SecondaryGroup {
         if self.member.epoch() == Some(record.epoch) {
             return Ok(());
         }
+        // An epoch begins where the one before ends: all of that has to be here.
+        self.begun.emptied().await;
         let lineage = self.member.lineage();
         let next =
             theirs.and_then(|theirs| next_epoch(lineage.as_ref(), theirs, record.epoch, self.has.get()));
@@ -250,36 +279,36 @@ impl SecondaryGroup {
         }
     }
 
-    /// Applies a record.
+    /// Begins the commands of a record, each behind the one before.
     async fn take(&self, channel: &impl FrameChannel, record: RecordFrame) -> Result<(), SecondaryEnd> {
         let RecordFrame { changes, goes_on, told, accepted_at, .. } = record;
-        let (first, last) = (changes[0].0, changes[changes.len() - 1].0);
-        let is_new = first > self.has.get() || first == self.has.get() && self.is_in_doubt.get();
+        let goes_on = goes_on && !planted::is(ReplicationBug::PartConfirmed);
+        let (first, (until, is_in_doubt)) = (changes[0].0, self.begun_until.get());
+        let is_new = first > until || first == until && is_in_doubt;
         if !is_new || self.member.is_in_pass() {
-            let text = format!("a record has stamp {first}, and {} is here", self.has.get());
+            let text = format!("a record has stamp {first}, and {until} is here");
             return Err(refuse(channel, RefusalCode::Frame, text).await.into());
         }
-        let complete = match goes_on && !planted::is(ReplicationBug::PartConfirmed) {
-            false => Some(last),
-            // All before the last command is complete.
-            true => changes.iter().rev().map(|(stamp, _)| *stamp).find(|stamp| *stamp < last),
-        };
-        if let Some(complete) = complete.filter(|_| planted::is(ReplicationBug::ConfirmedTooEarly)) {
-            self.has.set(complete);
+        if planted::is(ReplicationBug::ConfirmedTooEarly) && !goes_on {
+            self.has.set(changes[changes.len() - 1].0);
             self.confirm(channel).await?;
         }
         let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
         // If it fails, some of the changes may be here.
         self.is_within_command.set(true);
-        apply::apply(&self.member.pool, changes).await?;
-        self.member.meter.note_received(bytes);
-        self.is_within_command.set(complete != Some(last));
-        if let Some(complete) = complete {
-            // The command in doubt was sent again, if this side had a part of it.
-            self.is_in_doubt.set(false);
-            self.has.set(self.has.get().max(complete));
+        let mut parts = CommandPart::all_of(changes)?.into_iter().peekable();
+        while let Some(part) = parts.next() {
+            let stamp = part.stamp;
+            let is_end = parts.peek().map_or(!goes_on, |next| next.stamp > stamp);
+            let done = part.begin(&self.member.pool).await?;
+            let told = parts.peek().is_none().then_some((accepted_at, told));
+            self.begun.add(BegunPart { done, ends: is_end.then_some(stamp), told });
+            if is_end {
+                self.begun_until.set((stamp, false));
+            }
         }
-        self.note_told(accepted_at, told);
+        self.member.meter.note_received(bytes);
+        self.is_within_command.set(goes_on);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@
 //!    an opening.
 //! 2. A record or a pass is applied only under the fence and the epochs that this side knows of, and only above `has`.
 //! 3. What is confirmed is stable, and never less than before.
+//! 4. Nothing is begun between two channels: what one has begun is stable, or has failed, before its end is known.
 
 mod apply;
 mod following;
@@ -16,6 +17,7 @@ mod right;
 mod shown_clones;
 mod take_over;
 
+use apply::{BegunParts, StableParts};
 pub use loss_bound::LossBound;
 use loss_bound::ToldAnswers;
 pub use shown_clones::ShownCloneError;
@@ -78,6 +80,9 @@ pub struct SecondaryGroup {
     has: Cell<Stamp>,
     /// A crash may have left a part of the command `has`.
     is_in_doubt: Cell<bool>,
+    begun: BegunParts,
+    /// `has` and `is_in_doubt` once all that is begun is stable.
+    begun_until: Cell<(Stamp, bool)>,
     /// Hosts were answered at least this.
     told: Cell<Stamp>,
     word: RefCell<Option<WordFrame>>,
@@ -108,13 +113,14 @@ impl SecondaryGroup {
     /// If the state is that of a primary.
     pub fn new(world: &World, member: &Rc<GroupMember>, (has, is_in_doubt): (Stamp, bool)) -> Self {
         assert_eq!(member.role(), SiteRole::Secondary, "the group is secondary here");
-        let is_in_doubt = Cell::new(is_in_doubt && !planted::is(ReplicationBug::PartTakenForAll));
-        let has = Cell::new(has);
+        let is_in_doubt = is_in_doubt && !planted::is(ReplicationBug::PartTakenForAll);
         Self {
             world: world.clone(),
             member: Rc::clone(member),
-            has,
-            is_in_doubt,
+            has: Cell::new(has),
+            is_in_doubt: Cell::new(is_in_doubt),
+            begun: BegunParts::default(),
+            begun_until: Cell::new((has, is_in_doubt)),
             told: Cell::new(Stamp(0)),
             word: RefCell::new(None),
             told_answers: Cell::default(),
@@ -207,6 +213,7 @@ impl SecondaryGroup {
         fence: Fence,
         is_alone: bool,
     ) -> Result<GroupState, PromotionError> {
+        self.await_begun().await;
         let known = self.member.fence();
         if fence <= known {
             return Err(PromotionError::Fence { ours: known, given: fence });
@@ -221,6 +228,27 @@ impl SecondaryGroup {
         };
         self.member.change(promote).await?;
         Ok(self.member.state())
+    }
+
+    /// Notes what has become stable.
+    fn note_stable(&self, stable: StableParts) {
+        if let Some(complete) = stable.complete {
+            // The command in doubt was sent again, if this side had a part of it.
+            self.is_in_doubt.set(false);
+            self.has.set(self.has.get().max(complete));
+        }
+        for (accepted_at, told) in stable.told {
+            self.note_told(accepted_at, told);
+        }
+    }
+
+    /// Waits for all that is begun, while no channel is served.
+    async fn await_begun(&self) {
+        while let Some(stable) = self.begun.stable_if_any().await {
+            // A failure shows again on the next channel.
+            stable.into_iter().for_each(|stable| self.note_stable(stable));
+        }
+        self.begun_until.set((self.has.get(), self.is_in_doubt.get()));
     }
 
     async fn confirm(&self, channel: &impl FrameChannel) -> Result<(), ChannelEnd> {

@@ -52,7 +52,13 @@ impl SecondaryGroup {
     ///
     /// See [`ShownCloneError`]. Some of the clones may be there.
     pub async fn clone_shown(&self, clones: &[(VolumeId, NewClone)]) -> Result<(), ShownCloneError> {
-        let applied = with_deadline(self.world.sleep(APPLIED_WITHIN), self.applying.lock()).await;
+        let applied = async {
+            let no_records = self.applying.lock().await;
+            // What is begun is stable first.
+            self.begun.emptied().await;
+            no_records
+        };
+        let applied = with_deadline(self.world.sleep(APPLIED_WITHIN), applied).await;
         let _no_records = applied.ok_or(ShownCloneError::Busy)?;
         let member = &self.member;
         if member.lineage().is_none() {

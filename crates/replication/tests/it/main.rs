@@ -1,5 +1,6 @@
 //! Integration tests of replication.
 
+mod batches;
 mod connect;
 mod frame_bytes;
 mod frames;

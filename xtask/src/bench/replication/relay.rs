@@ -1,0 +1,117 @@
+//! A relay of TCP that stands for a line: bytes arrive half a round trip later, at any rate.
+
+use anyhow::{Context, Result};
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Bytes taken at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// A sleep of the kernel ends late by about so much; the rest is waited for busily.
+const SLEEP_LATE: Duration = Duration::from_micros(80);
+
+/// Bytes, and the moment at which they arrive.
+type Chunk = (Instant, Vec<u8>);
+
+/// A relay to a port of this machine. Its threads end with the connections; the one that listens ends with the program.
+pub(super) struct DelayRelay {
+    pub port: u16,
+    one_way_ns: Arc<AtomicU64>,
+}
+
+impl DelayRelay {
+    /// Without a delay, at first.
+    pub fn to(target: u16) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let one_way_ns = Arc::new(AtomicU64::new(0));
+        let delay = Arc::clone(&one_way_ns);
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                // One whose target is away is closed again.
+                let _ = carry(near, target, &delay);
+            }
+        });
+        Ok(Self { port, one_way_ns })
+    }
+
+    /// Sets the round trip that the line adds, for bytes that come from now on.
+    pub fn set_round_trip(&self, round_trip: Duration) {
+        self.one_way_ns.store(round_trip.as_nanos() as u64 / 2, Ordering::Relaxed);
+    }
+}
+
+fn carry(near: TcpStream, target: u16, delay: &Arc<AtomicU64>) -> Result<()> {
+    let far = TcpStream::connect(("127.0.0.1", target)).context("the target of the relay")?;
+    for stream in [&near, &far] {
+        stream.set_nodelay(true)?;
+    }
+    for (from, to) in [(near.try_clone()?, far.try_clone()?), (far, near)] {
+        let (sender, receiver) = channel();
+        let delay = Arc::clone(delay);
+        thread::spawn(move || take(from, &sender, &delay));
+        thread::spawn(move || deliver(to, &receiver));
+    }
+    Ok(())
+}
+
+fn take(mut from: TcpStream, chunks: &Sender<Chunk>, delay: &AtomicU64) {
+    let mut bytes = vec![0; CHUNK_BYTES];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let arrives = Instant::now() + Duration::from_nanos(delay.load(Ordering::Relaxed));
+        if chunks.send((arrives, bytes[..count].to_vec())).is_err() {
+            break;
+        }
+    }
+}
+
+fn deliver(mut to: TcpStream, chunks: &Receiver<Chunk>) {
+    for (arrives, bytes) in chunks {
+        let left = arrives.saturating_duration_since(Instant::now());
+        if left > SLEEP_LATE {
+            thread::sleep(left - SLEEP_LATE);
+        }
+        while Instant::now() < arrives {
+            std::hint::spin_loop();
+        }
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    // The other end learns that this direction has ended; it may have gone.
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_arrive_in_order_after_half_a_round_trip_each_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = DelayRelay::to(listener.local_addr().unwrap().port()).unwrap();
+        relay.set_round_trip(Duration::from_millis(20));
+        let mut near = TcpStream::connect(("127.0.0.1", relay.port)).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let begun = Instant::now();
+        for number in 0..100_u8 {
+            near.write_all(&[number; 1000]).unwrap();
+        }
+        let mut arrived = vec![0; 100_000];
+        far.read_exact(&mut arrived).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(10));
+        assert!(arrived.chunks(1000).zip(0..).all(|(chunk, number)| chunk == [number; 1000]));
+        far.write_all(b"answer").unwrap();
+        near.read_exact(&mut [0; 6]).unwrap();
+        let took = begun.elapsed();
+        assert!((Duration::from_millis(20)..Duration::from_secs(5)).contains(&took), "{took:?}");
+    }
+}
