@@ -3,9 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. A command that [`Volume::begin_given`] returned is in the log's queue, behind all that were returned before; or
-//!    nothing of it was missing.
-//! 2. It completes, with its locks and its space released, even if its caller is dropped.
+//! 1. A command whose [`QueueEntry`] says so is in the log's queue, behind all that had entered when it was begun.
+//! 2. A command completes, with its locks and its space released, even if its caller is dropped.
 
 use super::device::Volume;
 use crate::format::{BlockCount, BlockIndex, Stamp};
@@ -45,17 +44,26 @@ pub enum GivenContent {
     Discard(BlockIndex, BlockCount),
 }
 
+/// The entry of a command into the log's queue.
+#[derive(Debug)]
+pub struct QueueEntry(oneshot::Receiver<()>);
+
+impl QueueEntry {
+    /// Waits until the command is in the log's queue, so that the next one may begin. False if it ended without: nothing of
+    /// it was missing, or it has failed. Its end says which, and is to be awaited before the next one begins.
+    pub async fn is_entered(self) -> bool {
+        self.0.await.is_ok()
+    }
+}
+
 impl Volume {
-    /// Begins [`Volume::ensure_write`], [`Volume::ensure_zeroes`] or [`Volume::ensure_discard`]. Returns once the next
-    /// command may begin; the returned future resolves when this one is stable. Commands begun one after the other become
-    /// stable in this order, and a crash keeps a prefix of them, of the last one perhaps a part.
+    /// Begins [`Volume::ensure_write`], [`Volume::ensure_zeroes`] or [`Volume::ensure_discard`], and returns at once. The
+    /// future resolves when the command is stable, or with the error of that method; the command goes on if it is dropped.
+    /// The next one is to be begun when this one has entered the log's queue: then they become stable in this order, and a
+    /// crash keeps a prefix of them, of the last one perhaps a part.
     ///
     /// A stamp that may be there already is to be given again only when all earlier commands are stable; apart from
     /// further blocks of the last one.
-    ///
-    /// # Errors
-    ///
-    /// As of those methods; then nothing of the command is in the log's queue, or the log has failed.
     ///
     /// # Panics
     ///
@@ -64,23 +72,16 @@ impl Volume {
         self: &Rc<Self>,
         content: GivenContent,
         stamp: Stamp,
-    ) -> IoResult<LocalFuture<IoResult<()>>> {
-        let (sender, queued) = oneshot::channel();
+    ) -> (QueueEntry, LocalFuture<IoResult<()>>) {
+        let (sender, entry) = oneshot::channel();
         let mut command = Rc::clone(self).ensure_given(content, stamp, QueueSignal(Some(sender)));
         // Without a wait it gets into the queue at once, and so do all that are there: in time for one batch.
         let begun = poll_fn(|context| Poll::Ready(command.as_mut().poll(context))).await;
-        if let Poll::Ready(done) = begun {
-            done?;
-            return Ok(Box::pin(ready(Ok(()))));
-        }
-        let done = self.host.shared.world.spawn("given command", command);
-        match queued.await {
-            Ok(()) => Ok(Box::pin(done)),
-            Err(_) => {
-                done.await?;
-                Ok(Box::pin(ready(Ok(()))))
-            }
-        }
+        let done: LocalFuture<_> = match begun {
+            Poll::Ready(done) => Box::pin(ready(done)),
+            Poll::Pending => Box::pin(self.host.shared.world.spawn("given command", command)),
+        };
+        (QueueEntry(entry), done)
     }
 
     fn ensure_given(

@@ -32,7 +32,7 @@ pub use bounds::Bounds;
 pub use device::{Volume, VolumeDevice};
 pub(crate) use extent_list::{BLOCKS_AT_ONCE, ExtentList};
 pub(crate) use filling::{FilledPart, PartToFill};
-pub use given_queue::GivenContent;
+pub use given_queue::{GivenContent, QueueEntry};
 pub(crate) use host_path::HostPath;
 pub use rate_limiter::Rates;
 pub(crate) use read::{fill, runs};

@@ -5,7 +5,7 @@ use crate::scene::{MIB, Scene, make_volume, read, small};
 use array::{
     format::{SnapshotId, Stamp},
     pool::{Pool, open},
-    volume::{Volume, VolumeDevice},
+    volume::{GivenContent, Volume, VolumeDevice},
 };
 use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{
@@ -143,4 +143,92 @@ fn a_follower_that_crashes_anywhere_and_begins_again_becomes_equal() {
     }
     println!("note: {crashes} crashes, {completed} commands were completed from a part");
     assert!(crashes > 24 && completed > 0, "{crashes} crashes, {completed} parts");
+}
+
+/// Checks that a volume has all of each command below its last stamp, and of that one a part at most.
+async fn check_prefix(pool: &Rc<Pool>, commands: &[(u64, u8, usize)], confirmed: usize) -> usize {
+    let last = pool.last_stamp("a").expect("it is there").0;
+    let count = commands.iter().enumerate().filter(|(index, _)| 100 * *index as u64 + 100 <= last).count();
+    assert!(count >= confirmed, "{confirmed} commands were confirmed, and {count} are there");
+    let device = VolumeDevice(replica(pool));
+    let found = read(&device, 0, MIB as usize).await;
+    let mut wanted = vec![0; MIB as usize];
+    let fill = |wanted: &mut [u8], &(block, byte, count): &(u64, u8, usize)| {
+        wanted[block as usize * 4096..][..count * 4096].fill(byte);
+    };
+    commands[..count.saturating_sub(1)].iter().for_each(|command| fill(&mut wanted, command));
+    let before = wanted.clone();
+    commands[..count].iter().for_each(|command| fill(&mut wanted, command));
+    for (index, block) in found.chunks(4096).enumerate() {
+        let at = index * 4096..(index + 1) * 4096;
+        assert!(block == &wanted[at.clone()] || block == &before[at], "block {index} after {count} commands");
+    }
+    count
+}
+
+#[test]
+fn a_crash_leaves_a_prefix_of_commands_that_were_begun_together() {
+    let mut random = Random::new(764, "batches");
+    let (mut crashes, mut within) = (0, 0);
+    for seed in 0..24 {
+        let mut scene = Scene::new(7640 + seed, 3);
+        let all = Rc::new(commands(&mut random));
+        scene.run(|world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            make_volume(&pool, "a", MIB).await.expect("it is made");
+            pool.close().await.expect("it closes");
+        });
+        let (confirmed, begun) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        loop {
+            let devices =
+                scene.drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect::<Vec<_>>();
+            let limits = SimLimits { polls: Some(60 + random.below(300)), ..SimLimits::generous() };
+            let (commands, done, started) = (Rc::clone(&all), Rc::clone(&confirmed), Rc::clone(&begun));
+            let at_once = 1 + random.below(12) as usize;
+            let outcome = scene.simulation.run(limits, move |world| async move {
+                let pool = open(&world, &devices, small()).await.expect("it opens");
+                let volume = replica(&pool);
+                let there = check_prefix(&pool, &commands, done.get()).await;
+                // The last one may be there in part.
+                let mut next = there.saturating_sub(1);
+                started.set(next);
+                while next < commands.len() {
+                    let mut under_way = Vec::new();
+                    for (index, &(block, byte, count)) in commands.iter().enumerate().skip(next).take(at_once)
+                    {
+                        let content = GivenContent::Write(ByteOffset(block * 4096), blocks(byte, count));
+                        let stamp = Stamp(100 * index as u64 + 100);
+                        let (entry, done) = volume.begin_given(content, stamp).await;
+                        let mut done = Some(done);
+                        if !entry.is_entered().await {
+                            done.take().expect("it is begun").await.expect("it is there");
+                        }
+                        under_way.push(done);
+                        started.set(started.get().max(index + 1));
+                    }
+                    for command in under_way {
+                        if let Some(command) = command {
+                            command.await.expect("it is stable");
+                        }
+                        next += 1;
+                        done.set(done.get().max(next));
+                    }
+                }
+                pool.close().await.expect("it closes");
+            });
+            if !matches!(outcome, SimOutcome::Crashed) {
+                break;
+            }
+            scene.simulation.cut_power();
+            crashes += 1;
+            within += usize::from(begun.get() > confirmed.get() + 1);
+        }
+        let all = Rc::clone(&all);
+        scene.run(|world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            assert_eq!(check_prefix(&pool, &all, all.len()).await, all.len());
+        });
+    }
+    println!("note: {crashes} crashes, {within} with more than one command under way");
+    assert!(crashes > 24 && within > 12, "{crashes} crashes, {within} within a batch");
 }

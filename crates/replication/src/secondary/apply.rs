@@ -15,7 +15,7 @@ use array::{
     error::{Error, Result},
     format::{BLOCK_BYTES, Stamp, VolumeId, WallNanoseconds},
     pool::{Pool, VolumeKey},
-    volume::GivenContent,
+    volume::{GivenContent, QueueEntry},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -80,14 +80,18 @@ impl CommandPart {
         (self.volume == volume && self.stamp == stamp && end == at.0).then_some(blocks)
     }
 
-    /// Puts the part into the queue of the pool's log.
-    pub async fn begin(self, pool: &Pool) -> Result<LocalFuture<IoResult<()>>> {
+    /// Begins to put the part into the pool's log, and returns at once.
+    ///
+    /// # Errors
+    ///
+    /// The volume is not there.
+    pub async fn begin(self, pool: &Pool) -> Result<(QueueEntry, LocalFuture<IoResult<()>>)> {
         let volume = pool.volume(VolumeKey::Id(self.volume))?;
-        volume.begin_given(self.content, self.stamp).await.map_err(Error::Copy)
+        Ok(volume.begin_given(self.content, self.stamp).await)
     }
 }
 
-/// A part of a command that is in the log's queue.
+/// A part of a command that is begun.
 pub(super) struct BegunPart {
     pub done: LocalFuture<IoResult<()>>,
     /// The stamp of its command, if it ends with this part.

@@ -300,11 +300,16 @@ impl SecondaryGroup {
         while let Some(part) = parts.next() {
             let stamp = part.stamp;
             let is_end = parts.peek().map_or(!goes_on, |next| next.stamp > stamp);
-            let done = part.begin(&self.member.pool).await?;
+            let (entry, done) = part.begin(&self.member.pool).await?;
             let told = parts.peek().is_none().then_some((accepted_at, told));
+            // It is noted as begun before anything awaits: a channel that ends now waits for it.
             self.begun.add(BegunPart { done, ends: is_end.then_some(stamp), told });
             if is_end {
                 self.begun_until.set((stamp, false));
+            }
+            if !entry.is_entered().await {
+                // It was there, or it has failed; then this channel ends.
+                self.begun.emptied().await;
             }
         }
         self.member.meter.note_received(bytes);
