@@ -24,16 +24,19 @@ pub trait ReadGate {
     -> Option<LocalFuture<Result<()>>>;
 }
 
+/// A gate, with the subscriber that it is of.
+type OwnedGate = (SubscriberNumber, Rc<dyn ReadGate>);
+
 /// The gates of a pool's volumes.
 #[derive(Default)]
 pub(crate) struct ReadGates {
-    gates: RefCell<BTreeMap<VolumeId, (SubscriberNumber, Rc<dyn ReadGate>)>>,
+    gates: RefCell<BTreeMap<VolumeId, OwnedGate>>,
     /// Most pools have none.
     has_any: Cell<bool>,
 }
 
 impl ReadGates {
-    pub fn set(&self, volume: VolumeId, gate: (SubscriberNumber, Rc<dyn ReadGate>)) {
+    pub fn set(&self, volume: VolumeId, gate: OwnedGate) {
         self.gates.borrow_mut().insert(volume, gate);
         self.has_any.set(true);
     }

@@ -115,7 +115,8 @@ impl Site {
             && !text.contains("Pattern")
     }
 
-    pub fn said(&self) -> String {
+    /// Output of fio.
+    pub fn fio_output(&self) -> String {
         fs::read_to_string(self.bench.path("said.json")).unwrap()
     }
 

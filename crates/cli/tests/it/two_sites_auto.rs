@@ -142,7 +142,7 @@ fn kill_the_primary(program: &Path, round: u64) -> Duration {
     until("denver serves", || denver.answers("read 0 4k"));
     let took = killed.elapsed();
     let verified = by(&denver, "verify_only=1", lengths).status().unwrap();
-    assert!(verified.success(), "{}\n{}", denver.said(), denver.log());
+    assert!(verified.success(), "{}\n{}", denver.fio_output(), denver.log());
     assert!(denver.log().contains("this site took over"), "{}", denver.log());
     denver.io(&["write -P 44 0 1M"]);
     // The old primary returns and follows; then each takes over from the other once more, in order and not.

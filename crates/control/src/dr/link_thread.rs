@@ -50,7 +50,6 @@ pub enum LinkProtection {
     /// TLS, between paired sites only.
     Tls,
     /// None: a site is taken for the one that it says it is. For simulated networks alone, where a seed has to give one run.
-    #[doc(hidden)]
     Plain,
 }
 

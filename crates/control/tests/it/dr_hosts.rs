@@ -169,9 +169,10 @@ impl DrHosts {
                 return;
             }
             self.note_answer(site, begun);
-            let mut ledger = self.ledger.borrow_mut();
-            ledger.answered[writer] = ledger.begun[writer].len();
-            drop(ledger);
+            {
+                let mut ledger = self.ledger.borrow_mut();
+                ledger.answered[writer] = ledger.begun[writer].len();
+            }
             self.world.sleep(Duration::from_micros(random.below(120_000))).await;
         }
     }

@@ -48,7 +48,7 @@ pub struct DrCounts {
 /// The outcome of a change that was asked for.
 #[derive(Clone, Debug)]
 pub enum VerbOutcome {
-    Done(DrGroupRow),
+    Done(Box<DrGroupRow>),
     Refused(String),
     /// The server ended, or the line was lost within: whether it was done is not known.
     Unclear,
@@ -175,7 +175,7 @@ impl DrScene {
                 VerbOutcome::Unclear
             }
             Ok(reply) if reply.status < 300 => match reply.parsed() {
-                Ok(row) => VerbOutcome::Done(row),
+                Ok(row) => VerbOutcome::Done(Box::new(row)),
                 Err(error) => panic!("{error}"),
             },
             Ok(reply) => match reply.body.contains("was lost") || reply.body.contains("stopped") {

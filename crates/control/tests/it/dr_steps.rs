@@ -75,6 +75,7 @@ impl DrScene {
             peer: SITES[1].to_owned(),
             pool: None,
             mode: self.mode.clone(),
+            witness: Vec::new(),
         };
         let body = serde_json::to_string(&body).unwrap();
         for attempt in 0.. {
@@ -337,7 +338,7 @@ impl DrScene {
             }
             assert!(self.row(site).await.is_none(), "it was removed\n{}", self.describe().await);
         }
-        for site in 0..2 {
+        for (site, name) in SITES.into_iter().enumerate() {
             if self.percent(50.0) {
                 self.crash(site);
                 self.start(site);
@@ -352,7 +353,7 @@ impl DrScene {
                     Err(error) => Err(error),
                 };
                 // Both are volumes of hosts again.
-                written.unwrap_or_else(|error| panic!("{volume} of {}: {error}", SITES[site]));
+                written.unwrap_or_else(|error| panic!("{volume} of {name}: {error}"));
             }
         }
     }
