@@ -128,6 +128,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("dr", "create", By(&["POST /dr/groups"])),
     ("dr", "status", By(&["GET /dr/sites", "GET /dr/groups"])),
     ("dr", "give-way", By(&["POST /dr/groups/{group}/give-way"])),
+    ("dr", "alone", By(&["POST /dr/groups/{group}/alone"])),
     ("dr", "remove", By(&["DELETE /dr/groups/{group}"])),
     ("link", "test", By(&["POST /dr/sites/{name}/link-tests"])),
     ("", "failover", By(&["POST /dr/groups/{group}/failover"])),
