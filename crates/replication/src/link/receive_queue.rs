@@ -2,7 +2,8 @@
 //!
 //! 1. Ordered frames are delivered in the order of their sequences, each once.
 //! 2. Frames that wait (for one before them, or for the owner) are charged at most [`WINDOW_BYTES`].
-//! 3. Of each unordered kind one frame waits at most, the newest to come.
+//! 3. Of each unordered kind one frame waits at most, the one that says most: over several connections an older one may
+//!    come later.
 
 use super::{
     FRAME_CHARGE_MIN, LinkFault, WINDOW_BYTES,
@@ -73,8 +74,11 @@ impl ReceiveQueue {
         Ok(self.receipt_time())
     }
 
-    /// Takes an unordered frame in: it replaces one of its kind that waits.
+    /// Takes an unordered frame in: it replaces one of its kind that waits, unless that is newer.
     pub fn receive_unordered(&mut self, body: FrameBody) {
+        if self.unordered.iter().any(|waiting| is_newer(waiting, &body)) {
+            return;
+        }
         self.unordered.retain(|waiting| waiting.kind() != body.kind());
         self.unordered.push(body);
     }
@@ -113,5 +117,43 @@ impl ReceiveQueue {
         let (charged, consumed) = self.receipt;
         let is_due = self.charged - charged >= RECEIPT_BYTES || self.consumed - consumed >= RECEIPT_BYTES;
         if is_due { ReceiptTime::Now } else { ReceiptTime::Soon }
+    }
+}
+
+/// True if a frame was sent after another one of its kind. The last confirmation before a pause is not repeated, so it must
+/// not give way to one that was overtaken.
+fn is_newer(waiting: &FrameBody, other: &FrameBody) -> bool {
+    match (waiting, other) {
+        (FrameBody::Confirmation(waiting), FrameBody::Confirmation(other)) => {
+            let (waiting, other) = (&waiting.confirmed, &other.confirmed);
+            waiting.parts() == other.parts() && other.is_within(waiting) && waiting != other
+        }
+        (FrameBody::Word(waiting), FrameBody::Word(other)) => waiting.said_at > other.said_at,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cut::GroupCut, frame::ConfirmationFrame};
+    use array::format::Stamp;
+
+    fn confirmation(stamp: u64) -> FrameBody {
+        let confirmed = GroupCut::new(vec![Stamp(stamp)]);
+        FrameBody::Confirmation(ConfirmationFrame { confirmed, shown: 0, window_end: 0 })
+    }
+
+    #[test]
+    fn a_confirmation_that_was_overtaken_does_not_replace_the_one_that_waits() {
+        let mut queue = ReceiveQueue::new();
+        for stamp in [3, 7, 5] {
+            queue.receive_unordered(confirmation(stamp));
+        }
+        let taken = queue.take().map(|(body, _)| body);
+        let Some(FrameBody::Confirmation(taken)) = taken else {
+            panic!("a confirmation waits, not {taken:?}")
+        };
+        assert_eq!((taken.confirmed.stamps(), queue.has_frames()), (&[Stamp(7)][..], false));
     }
 }
