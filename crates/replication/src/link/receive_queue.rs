@@ -125,10 +125,11 @@ impl ReceiveQueue {
 fn is_newer(waiting: &FrameBody, other: &FrameBody) -> bool {
     match (waiting, other) {
         (FrameBody::Confirmation(waiting), FrameBody::Confirmation(other)) => {
-            let (waiting, other) = (&waiting.confirmed, &other.confirmed);
-            waiting.parts() == other.parts() && other.is_within(waiting) && waiting != other
+            let (first, second) = (&waiting.confirmed, &other.confirmed);
+            let has_all = first.parts() == second.parts() && second.is_within(first);
+            has_all && (first != second || waiting.heard > other.heard)
         }
-        (FrameBody::Word(waiting), FrameBody::Word(other)) => waiting.said_at > other.said_at,
+        (FrameBody::Word(waiting), FrameBody::Word(other)) => waiting.number > other.number,
         _ => false,
     }
 }
