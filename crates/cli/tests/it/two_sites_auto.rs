@@ -239,7 +239,6 @@ fn a_cut_line_a_lost_witness_and_both_stop_no_host_and_make_no_second_primary() 
     until("boston went on alone", || boston.row()["is_alone"] == true);
     thread::sleep(Duration::from_secs(4));
     assert!(denver.is("secondary", "connecting"), "{}", denver.row());
-    assert!(denver.log().contains("went on alone before it was lost"), "{}", denver.log());
     denver.is_closed();
     denver.refused("failover sg1 --unplanned --accept-loss all", "it is alive");
     line.mend();

@@ -142,7 +142,7 @@ mod tests {
 
     fn confirmation(stamp: u64) -> FrameBody {
         let confirmed = GroupCut::new(vec![Stamp(stamp)]);
-        FrameBody::Confirmation(ConfirmationFrame { confirmed, shown: 0, window_end: 0 })
+        FrameBody::Confirmation(ConfirmationFrame { confirmed, shown: 0, window_end: 0, heard: 0 })
     }
 
     #[test]

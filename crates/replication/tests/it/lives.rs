@@ -332,8 +332,8 @@ fn planted_bugs_of_planned_failovers_are_noticed() {
     for bug in ReplicationBug::OF_HAND_OVERS {
         let is_noticed =
             |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
-        // The second one takes about a hundred seeds, so its test begins near one that shows it.
-        let first = if bug == ReplicationBug::HandedOverUnconfirmed { 190 } else { 0 };
+        // The second one takes hundreds of seeds, so its test begins near one that shows it.
+        let first = if bug == ReplicationBug::HandedOverUnconfirmed { 700 } else { 0 };
         match (first..first + 100).find(|&seed| is_noticed(seed)) {
             Some(seed) => println!("{bug:?}: seed {seed}"),
             None => escaped.push(bug),
