@@ -273,7 +273,7 @@ fn two_sites_with_a_witness_are_one_disk_whatever_happens() {
     }
     println!("{takeovers} takeovers");
     assert!(
-        seeds.end - seeds.start < 16 || takeovers >= 4,
+        seeds.end - seeds.start < 12 || takeovers >= 4,
         "{takeovers} takeovers are too few to show anything"
     );
 }
