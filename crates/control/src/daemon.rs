@@ -97,7 +97,7 @@ impl Daemon {
         })
     }
 
-    /// What DR groups of all pools need of their site.
+    /// The site for DR groups of all pools.
     pub fn dr_access(&self) -> DrAccess {
         self.peers.dr.clone()
     }

@@ -4,7 +4,7 @@
 use crate::{manifest::Manifest, storage_endpoint::read_padded};
 use maildb::PageSize;
 use std::{collections::BTreeMap, rc::Rc};
-use workload::database::measure::recovery::GroupCopy;
+use workload::database::measure::recovery::RecoveredGroup;
 use world::{
     BlockDevice, Directory, IoResult,
     extent_directory::{ExtentDirectory, Probe},
@@ -21,7 +21,7 @@ pub struct DeviceCopy {
 /// Contents of the copies together.
 pub enum CopiedRun {
     /// Storage groups of a run.
-    Groups(Vec<GroupCopy>),
+    Groups(Vec<RecoveredGroup>),
     /// There is a record of a run, and what it names cannot be used: one sentence for each problem.
     Incomplete(Vec<String>),
     /// No copy holds databases of a run: what they hold, a sentence for each.
@@ -63,7 +63,7 @@ pub async fn find(copies: &[DeviceCopy]) -> IoResult<CopiedRun> {
 }
 
 /// The groups, by the names that a run gives to their files: databases `sg1-db1.edb` and on with the log `E00`.
-fn groups_of(found: &[(Rc<dyn Directory>, Manifest)], problems: &mut Vec<String>) -> Vec<GroupCopy> {
+fn groups_of(found: &[(Rc<dyn Directory>, Manifest)], problems: &mut Vec<String>) -> Vec<RecoveredGroup> {
     let (mut databases, mut logs) = (BTreeMap::new(), BTreeMap::new());
     for (directory, manifest) in found {
         databases.extend(manifest.databases.iter().map(|name| (name.clone(), directory)));
@@ -90,7 +90,7 @@ fn groups_of(found: &[(Rc<dyn Directory>, Manifest)], problems: &mut Vec<String>
             }
         }
         match logs.get(&base_name) {
-            Some(&directory) => groups.push(GroupCopy {
+            Some(&directory) => groups.push(RecoveredGroup {
                 base_name,
                 log: Rc::clone(directory),
                 databases: places,

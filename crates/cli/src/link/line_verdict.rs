@@ -11,7 +11,7 @@ use report::{
 };
 use serde::Serialize;
 
-/// What no test of a line says, whatever it finds.
+/// Unknowns of each test of a line, whatever it finds.
 const NEVER_LOOKED_AT: [&str; 2] =
     ["lost and repeated packets (the system is not asked for them)", "other times than now"];
 
@@ -45,7 +45,7 @@ pub struct LineVerdict {
     pub written: Vec<String>,
 }
 
-/// What the line is to carry, where the command says it.
+/// The load of the line, where the command says it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineNeeds {
     pub groups: Option<u64>,

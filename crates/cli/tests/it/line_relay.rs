@@ -20,7 +20,7 @@ const CHUNKS_MAX: usize = 512;
 /// Time for which the line may have been idle and make up for it.
 const LATE_MAX: Duration = Duration::from_millis(150);
 
-/// What the line is like, in each direction.
+/// Figures of the line, in each direction.
 #[derive(Default)]
 struct Shape {
     delay_us: AtomicU64,

@@ -87,7 +87,7 @@ pub(super) fn site_claims(site: &SiteView, link: &LinkView, now: WallTime) -> Ve
     .collect()
 }
 
-/// What the loss of the line means for a group.
+/// The meaning of a lost line for a group.
 fn cost_unreached(group: &DrGroupView, peer: &str, now: WallTime) -> String {
     let name = &group.name;
     match (group.role, group.mode) {
@@ -320,7 +320,7 @@ fn witness_claim(pool: &str, group: &DrGroupView, now: WallTime) -> Option<Condi
     Some(ConditionClaim::new("dr_witness_lost", pool, text))
 }
 
-/// What a merge has left, and when it ends.
+/// The rest of a merge, and its end.
 fn merge_words(merge: &DrMerge, now: WallTime) -> String {
     let (remaining, rate) = (ByteCount(merge.remaining_bytes), ByteCount(merge.rate));
     let what = if merge.is_first_copy { "copying" } else { "merging" };

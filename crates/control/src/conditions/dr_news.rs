@@ -21,7 +21,7 @@ pub(crate) struct DrNews {
     pub text: String,
 }
 
-/// What was seen of a group at the last look.
+/// A group as the last look saw it.
 struct SeenGroup {
     role: DrRole,
     alone_since: Option<WallTime>,
@@ -36,7 +36,7 @@ pub(crate) struct DrWatch {
 }
 
 impl DrWatch {
-    /// What has happened since the last look. The first look at a group says nothing.
+    /// News since the last look. The first look at a group says nothing.
     pub fn look(&mut self, site: &SiteView, link: Option<&LinkView>) -> Vec<DrNews> {
         let (mut news, mut seen) = (Vec::new(), BTreeMap::new());
         for (pool, handle) in &site.pools {

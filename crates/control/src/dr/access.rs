@@ -1,4 +1,4 @@
-//! What the groups of all pools need of their site: its identity, and the way to witnesses.
+//! Needs of the groups of all pools of their site: its identity, and the way to witnesses.
 
 use array::format::{GroupId, SiteId};
 use replication::{
@@ -29,7 +29,7 @@ pub struct WitnessAccess {
     pub secret: Option<WitnessSecret>,
 }
 
-/// What the groups of all pools need of their site. Known once the link to other sites was started.
+/// The site for the groups of all pools. Known once the link to other sites was started.
 #[derive(Clone, Default)]
 pub struct DrAccess(Arc<DrAccessState>);
 

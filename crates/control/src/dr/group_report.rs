@@ -100,7 +100,7 @@ struct RunningMerge {
 }
 
 impl GroupReporter {
-    /// What is to be said beside a view of the group, with times by both clocks.
+    /// Facts beside a view of the group, with times by both clocks.
     pub fn report(
         &self,
         (view, meter): (&DrGroupView, &TransferMeter),

@@ -13,7 +13,7 @@ pub(super) const REHEARSALS: TableDefinition<&str, &str> = TableDefinition::new(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RehearsalOutcome {
-    /// What was checked is in order.
+    /// All that was checked is in order.
     Passed,
     /// The check failed.
     Failed,

@@ -136,7 +136,7 @@ impl WantedAddresses {
 }
 
 impl SiteServer {
-    /// What DR groups of all pools need of this site.
+    /// This site for DR groups of all pools.
     pub fn dr_access(&self) -> DrAccess {
         self.daemon.dr_access()
     }

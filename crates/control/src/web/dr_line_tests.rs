@@ -15,7 +15,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use replication::link::{PathFigures, PathMeasurement, RateFigures, RoundTripFigures};
+use replication::link::{LinkPathFigures, PathMeasurement, RateFigures, RoundTripFigures};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
@@ -105,7 +105,7 @@ impl LineRate {
 }
 
 impl LinePathFigures {
-    fn of(figures: &PathFigures) -> Self {
+    fn of(figures: &LinkPathFigures) -> Self {
         Self {
             round_trip_idle: LineRoundTrip::of(&figures.idle),
             round_trip_sending: figures.loaded_sending.as_ref().map(LineRoundTrip::of),
@@ -172,7 +172,7 @@ mod tests {
             count: 40,
         };
         let rate = RateFigures { of_one: 4_750_000, of_all: 5_000_000 };
-        let figures = PathFigures {
+        let figures = LinkPathFigures {
             idle: trips,
             loaded_sending: None,
             loaded_receiving: Some(trips),

@@ -248,7 +248,7 @@ fn block_of(writer: usize, number: u64) -> Vec<u8> {
 }
 
 impl DrHostLedger {
-    /// How many commands of each writer are there. Of the last one there may be a part, if it was not answered or answers
+    /// The number of commands of each writer that are there. Of the last one there may be a part, if it was not answered or answers
     /// may be lost.
     fn prefixes(&self, contents: &[Vec<u8>], may_lose: bool) -> Result<Vec<usize>, String> {
         let whole = |writer: usize| if may_lose { 0 } else { self.answered[writer] };

@@ -33,7 +33,7 @@ pub struct DrScene {
     pub done: Cell<DrCounts>,
 }
 
-/// What happened in a life.
+/// Events of a life.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct DrCounts {
     pub moved: u64,

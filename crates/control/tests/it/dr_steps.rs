@@ -1,4 +1,4 @@
-//! What people ask of DR groups, and what happens meanwhile.
+//! Wishes of people about DR groups, and accidents meanwhile.
 
 use crate::{
     dr_scene::{DrScene, VerbOutcome},

@@ -10,7 +10,7 @@ pub const LINE_RULES: [&str; 5] =
 const BESIDE: &str = "link-redundant";
 
 impl Advice {
-    /// What it says of the line alone.
+    /// Its words on the line alone.
     pub fn on_line(mut self) -> Self {
         let is_of_line = |id: &str| LINE_RULES.contains(&id);
         self.findings.retain(|finding| is_of_line(&finding.id));

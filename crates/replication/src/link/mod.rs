@@ -30,7 +30,9 @@ pub use listener::{LinkListener, RejectedConnection};
 pub use pairing::{PairedSites, PairingToken};
 pub use security::LinkSecurity;
 pub use session::{ConnectionStatus, LinkChannel, LinkEvent, LinkSession};
-pub use test_run::{LinkTestSize, PathFigures, PathMeasurement, RateFigures, RoundTripFigures, test_link};
+pub use test_run::{
+    LinkPathFigures, LinkTestSize, PathMeasurement, RateFigures, RoundTripFigures, test_link,
+};
 
 use crate::frame::{FrameError, RefusalCode, RefusalFrame, VersionRange};
 use array::format::SiteId;

@@ -72,7 +72,7 @@ pub struct RateFigures {
 
 /// Figures of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathFigures {
+pub struct LinkPathFigures {
     pub idle: RoundTripFigures,
     /// While all connections send, and while all receive; `None` if no reply came meanwhile.
     pub loaded_sending: Option<RoundTripFigures>,
@@ -88,7 +88,7 @@ pub struct PathFigures {
 pub struct PathMeasurement {
     pub address: String,
     /// The error is the reason for which it was not measured.
-    pub figures: Result<PathFigures, String>,
+    pub figures: Result<LinkPathFigures, String>,
 }
 
 /// Tests the line to a peer, each of its addresses alone.
@@ -181,7 +181,7 @@ impl LinkTester {
         self.connect(address).await
     }
 
-    async fn measure(&self, address: &Address, span: Duration) -> Result<PathFigures, HelloFailure> {
+    async fn measure(&self, address: &Address, span: Duration) -> Result<LinkPathFigures, HelloFailure> {
         let mut prober = Prober { world: self.world.clone(), halves: self.begin(address).await?, number: 0 };
         let all = self.first.connections;
         let steps = if all == 1 { 2 } else { 4 };
@@ -212,7 +212,7 @@ impl LinkTester {
             let found = loaded.iter_mut().find(is_meant);
             found.and_then(|(_, _, times)| RoundTripFigures::of(std::mem::take(times)))
         };
-        Ok(PathFigures {
+        Ok(LinkPathFigures {
             idle,
             loaded_sending: loaded_by(false),
             loaded_receiving: loaded_by(true),

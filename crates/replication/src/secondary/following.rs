@@ -51,7 +51,7 @@ impl SecondaryGroup {
         }
     }
 
-    /// What comes from the primary, unless that is not heard for a lease: it may be paused, and the line seem whole.
+    /// Frames of the primary, unless that is not heard for a lease: it may be paused, and the line seem whole.
     async fn heard<T>(&self, frames: impl Future<Output = Result<T, ChannelEnd>>) -> Result<T, ChannelEnd> {
         match select(pin!(frames), pin!(self.until_unheard())).await {
             Either::Left((frames, _)) => frames,

@@ -31,7 +31,7 @@ pub(super) async fn keep(member: &GroupMember, cut: SnapshotId, has: Stamp) -> R
     member.change(|state| state.forked_at = Some(has)).await
 }
 
-/// What the second half of a fork's identity differs in from that of its volume.
+/// Difference of the second half of a fork's identity from that of its volume.
 const FORK_MARK: [u8; 8] = *b"its fork";
 
 /// Identity of the fork of a volume: the same whenever it is made of this state.

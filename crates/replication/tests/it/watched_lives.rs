@@ -25,7 +25,7 @@ use world::{
 const REGISTERS: u64 = 4;
 const MODE: ReplicationMode = ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: false };
 
-/// What hosts know of a register: values rise.
+/// A register as hosts know it: values rise.
 #[derive(Default)]
 struct Register {
     begun: Cell<u64>,

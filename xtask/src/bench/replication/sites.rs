@@ -55,7 +55,7 @@ impl Site {
         self.verb(&["apply", "site.toml"]).map(drop)
     }
 
-    /// What a verb prints.
+    /// Output of a verb.
     pub fn verb(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
         step::output(command.current_dir(&self.folder).args(words).args(["--state", "state"]))

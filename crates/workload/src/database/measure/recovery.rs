@@ -12,7 +12,7 @@ use world::{ByteCount, Directory, IoErrorKind, World};
 const CACHE: ByteCount = ByteCount::mib(64);
 
 /// The files of a storage group.
-pub struct GroupCopy {
+pub struct RecoveredGroup {
     /// Prefix of its log files.
     pub base_name: String,
     pub log: Rc<dyn Directory>,
@@ -32,7 +32,7 @@ pub enum GroupRecovery {
     Failed(Vec<String>),
 }
 
-impl GroupCopy {
+impl RecoveredGroup {
     /// Checks the log and recovers the databases.
     ///
     /// # Errors
