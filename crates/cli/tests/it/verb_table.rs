@@ -131,7 +131,15 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("dr", "alone", By(&["POST /dr/groups/{group}/alone"])),
     ("dr", "remove", By(&["DELETE /dr/groups/{group}"])),
     ("link", "test", By(&["POST /dr/sites/{name}/link-tests"])),
-    ("", "failover", By(&["POST /dr/groups/{group}/failover"])),
+    (
+        "",
+        "failover",
+        By(&[
+            "POST /dr/groups/{group}/failover",
+            "POST /dr/groups/{group}/rehearsals",
+            "DELETE /dr/groups/{group}/rehearsals/{rehearsal}",
+        ]),
+    ),
     ("", "apply", By(&["POST /site/plan", "POST /site/apply"])),
     ("", "site", By(&["GET /site"])),
     ("site", "recovery-key", No("the key is shown on the server's machine alone")),

@@ -39,7 +39,8 @@ pub(super) struct LineTestMark<'m>(&'m Cell<bool>);
 impl<'m> LineTestMark<'m> {
     /// `None` if one is under way.
     pub fn set(mark: &'m Cell<bool>) -> Option<Self> {
-        (!mark.replace(true)).then_some(Self(mark))
+        // One that is made and dropped would end the first.
+        (!mark.replace(true)).then(|| Self(mark))
     }
 }
 

@@ -237,8 +237,8 @@ mod tests {
         let of = |uri: &str, server: &str| {
             reachable(uri, &Address::parse(server, 1).unwrap(), Some(Path::new("/tls"))).unwrap()
         };
-        assert_eq!(of("nbd://0.0.0.0:10809/a", "192.0.2.7:7780"), "nbd://192.0.2.7/a");
-        assert_eq!(of("nbd://0.0.0.0:10809/a", "unix:/run/socket"), "nbd://localhost/a");
+        assert_eq!(of("nbd://0.0.0.0:10809/a", "192.0.2.7:7780"), "nbd://192.0.2.7:10809/a");
+        assert_eq!(of("nbd://0.0.0.0:10809/a", "unix:/run/socket"), "nbd://localhost:10809/a");
         assert_eq!(of("nbd://192.0.2.9:10810/a", "192.0.2.7:7780"), "nbd://192.0.2.9:10810/a");
         let encrypted = of("nbds://192.0.2.9:10810/a", "192.0.2.7:7780");
         assert!(encrypted.contains("tls-certificates=/tls"), "{encrypted}");
