@@ -107,7 +107,10 @@ fn groups_of(found: &[(Rc<dyn Directory>, Manifest)], problems: &mut Vec<String>
 mod tests {
     use super::*;
     use crate::manifest::Shape;
-    use world::real::FolderDirectory;
+    use world::{
+        World,
+        real::{self, FolderDirectory, RealOptions},
+    };
 
     fn manifest(databases: &[&str], series: &[&str]) -> Manifest {
         let shape = Shape {
@@ -128,6 +131,10 @@ mod tests {
 
     #[test]
     fn a_group_is_whole_if_all_its_files_have_a_volume() {
+        real::run(0, RealOptions::default(), async |_: World| check_groups());
+    }
+
+    fn check_groups() {
         let folder = tempfile::tempdir().unwrap();
         let directory: Rc<dyn Directory> = Rc::new(FolderDirectory::open(folder.path()).unwrap());
         let of = |manifest: Manifest| (Rc::clone(&directory), manifest);
