@@ -80,7 +80,7 @@ pub struct LinkTestArguments {
     #[arg(long, value_name = "FILE")]
     pub site: Option<String>,
 
-    /// Write the measured figures into the [[link]] of a site file, and change nothing else of it; without --site
+    /// Write the measured figures into the link table of a site file, and change nothing else of it; without --site
     /// it also says what is needed
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
