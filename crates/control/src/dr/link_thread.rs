@@ -49,7 +49,7 @@ const VIEW_EVERY: Duration = Duration::from_secs(1);
 pub enum LinkProtection {
     /// TLS, between paired sites only.
     Tls,
-    /// None: a site is taken for the one that it says it is. For simulated networks alone, where a seed has to give one run.
+    /// Nothing: a site is taken for the one that it says it is. For simulated networks alone, where a seed has to give one run.
     Plain,
 }
 

@@ -191,7 +191,8 @@ pub(super) async fn create(
         Box::pin(async move { dr.create_primary(group, settings).await })
     })
     .await?;
-    let row = shown(&api, &caller, group).await?;
+    let is_connected = |row: &DrGroupRow| row.connected_since.is_some();
+    let row = shown_when(&api, &caller, &group.to_string(), is_connected).await?;
     Ok((StatusCode::CREATED, Json(row)).into_response())
 }
 
@@ -262,14 +263,19 @@ fn volumes_of(
 }
 
 /// The row of a group that was made or changed, once the view shows it.
-async fn shown(api: &ApiState, caller: &Caller, group: GroupId) -> Result<DrGroupRow, ApiProblem> {
+async fn shown_when(
+    api: &ApiState,
+    caller: &Caller,
+    group: &str,
+    is_shown: impl Fn(&DrGroupRow) -> bool,
+) -> Result<DrGroupRow, ApiProblem> {
     for _ in 0..SHOWN_LOOKS {
-        match row(api, caller, &group.to_string()) {
-            Ok(row) if row.connected_since.is_some() => return Ok(row),
+        match row(api, caller, group) {
+            Ok(row) if is_shown(&row) => return Ok(row),
             _ => api.world.sleep(LOOK_EVERY).await,
         }
     }
-    row(api, caller, &group.to_string())
+    row(api, caller, group)
 }
 
 /// Removes a DR group here: its volumes stay, and are written by hosts again. The other site keeps its own until it is removed there.
@@ -342,13 +348,7 @@ pub(super) async fn fail_over(
     // Then both connect again, if they can.
     let is_shown =
         |row: &DrGroupRow| row.role != view.role && (body.unplanned || row.connected_since.is_some());
-    for _ in 0..SHOWN_LOOKS {
-        match row(&api, &caller, &group) {
-            Ok(row) if is_shown(&row) => return Ok(Json(row)),
-            _ => api.world.sleep(LOOK_EVERY).await,
-        }
-    }
-    row(&api, &caller, &group).map(Json)
+    shown_when(&api, &caller, &group, is_shown).await.map(Json)
 }
 
 /// Refuses an unplanned failover that may lose more than its caller accepts, or that need not be one.
@@ -414,13 +414,7 @@ pub(super) async fn go_on_alone(
         return Err(ApiProblem::refused(&refusal));
     }
     change(&pool, "go on alone", move |dr| Box::pin(async move { dr.go_on_alone(id).await })).await?;
-    for _ in 0..SHOWN_LOOKS {
-        match row(&api, &caller, &group) {
-            Ok(row) if row.serves => return Ok(Json(row)),
-            _ => api.world.sleep(LOOK_EVERY).await,
-        }
-    }
-    row(&api, &caller, &group).map(Json)
+    shown_when(&api, &caller, &group, |row| row.serves).await.map(Json)
 }
 
 /// Says that the other site's history counts, after both have written: what this site has of its own becomes a fork.

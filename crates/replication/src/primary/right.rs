@@ -12,7 +12,7 @@
 use super::PrimaryGroup;
 use crate::{
     planted::{self, ReplicationBug},
-    session::{AnswerRule, ReplicationMode, SessionState},
+    session::{AnswerRule, SessionState},
     witness::{
         group::WitnessRefusal,
         keeper::{KeeperError, LeaseKeeper},
@@ -88,21 +88,14 @@ impl PrimaryGroup {
         else {
             return true;
         };
-        let session = self.session.borrow();
         // Nobody takes over from a side that is recorded as alone, unless a person says so.
-        let is_sync = matches!(session.mode(), ReplicationMode::Sync { .. });
-        !is_sync || session.is_alone() || keeper.may_answer(now) || self.promise.holds(now)
+        !self.session.borrow().waits_for_peer() || keeper.may_answer(now) || self.promise.holds(now)
     }
 
     /// True if a read of these blocks returns nothing that a failover may take back.
     fn is_confirmed(&self, volume: VolumeId, first: BlockIndex, count: BlockCount) -> bool {
-        let session = self.session.borrow();
-        let is_sync = matches!(session.mode(), ReplicationMode::Sync { .. });
-        let is_planted = planted::is(ReplicationBug::UnconfirmedRead);
-        !is_sync
-            || is_planted
-            || session.is_alone()
-            || !self.unconfirmed.borrow().covers(volume, first, count)
+        let waits = self.session.borrow().waits_for_peer() && !planted::is(ReplicationBug::UnconfirmedRead);
+        !waits || !self.unconfirmed.borrow().covers(volume, first, count)
     }
 
     async fn wait_for_read(

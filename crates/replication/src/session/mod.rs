@@ -194,10 +194,6 @@ impl GroupSession {
         self.has_witness = true;
     }
 
-    pub fn mode(&self) -> ReplicationMode {
-        self.mode
-    }
-
     pub fn state(&self) -> SessionState {
         self.state
     }
@@ -205,6 +201,11 @@ impl GroupSession {
     /// True while hosts are answered without the peer, and that is recorded.
     pub fn is_alone(&self) -> bool {
         self.standing == SyncStanding::Alone
+    }
+
+    /// True while hosts of a group in sync are answered only what the peer has.
+    pub fn waits_for_peer(&self) -> bool {
+        matches!(self.mode, ReplicationMode::Sync { .. }) && !self.is_alone()
     }
 
     /// The witness gave the right to another site: nothing is answered before both sites have compared.

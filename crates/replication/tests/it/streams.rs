@@ -151,6 +151,14 @@ impl Pair {
         format!("{:?}, {primary:?}, {secondary:?}", self.state())
     }
 
+    /// The secondary has everything, and the primary knows it.
+    fn is_alike(&self) -> bool {
+        let (primary, secondary) =
+            (self.primary.borrow().clone().unwrap(), self.secondary.borrow().clone().unwrap());
+        let has = primary.group.session().has().stamps()[0];
+        primary.group.session().confirmed().stamps()[0] == has && secondary.group.has() == has
+    }
+
     fn state(&self) -> Option<SessionState> {
         self.primary.borrow().as_ref().map(|side| side.group.session().state())
     }
@@ -210,14 +218,8 @@ async fn life(
     let _line = pair.connect(Duration::from_millis(1));
     world.sleep(Duration::from_millis(500)).await;
     pair.ledger.is_over.set(true);
-    let is_alike = |pair: &Pair| {
-        let (primary, secondary) =
-            (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
-        let has = primary.group.session().has().stamps()[0];
-        primary.group.session().confirmed().stamps()[0] == has && secondary.group.has() == has
-    };
     world.sleep(Duration::from_millis(50)).await;
-    pair.wait("the secondary has everything", is_alike).await;
+    pair.wait("the secondary has everything", Pair::is_alike).await;
     if is_sync {
         pair.wait("it is in sync", |pair| {
             pair.primary.borrow().as_ref().unwrap().group.session().is_in_sync()
@@ -257,14 +259,8 @@ async fn clone_while_following(world: World, sites: [Rc<Site>; 2], mode: Replica
     }
     let _line = pair.connect(Duration::from_millis(1));
     pair.ledger.is_over.set(true);
-    let is_alike = |pair: &Pair| {
-        let (primary, secondary) =
-            (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
-        let has = primary.group.session().has().stamps()[0];
-        primary.group.session().confirmed().stamps()[0] == has && secondary.group.has() == has
-    };
     world.sleep(Duration::from_millis(50)).await;
-    pair.wait("the secondary has everything", is_alike).await;
+    pair.wait("the secondary has everything", Pair::is_alike).await;
     let (primary, secondary) =
         (pair.primary.borrow().clone().unwrap(), pair.secondary.borrow().clone().unwrap());
     // Nothing is written any more: twice the same.
