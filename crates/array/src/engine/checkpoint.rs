@@ -122,7 +122,7 @@ impl Checkpoints {
         let begun = self.shared.world.now();
         if self.is_full() || self.due(last).is_some_and(|due| due <= begun) {
             // A failure has stopped the pool; the next write returns it.
-            self.make().await?;
+            self.make_next().await?;
             let ended = self.shared.world.now();
             *last = LastCheckpoint { ended, took: ended.since(begun) };
         }
@@ -152,16 +152,33 @@ impl Checkpoints {
     /// # Errors
     ///
     /// Any error of a step; the pool has stopped.
-    pub async fn make(&self) -> Result<()> {
-        let _one_at_a_time = self.making.lock().await;
-        self.make_alone().await
+    pub async fn make(self: &Rc<Self>) -> Result<()> {
+        let checkpoints = Rc::clone(self);
+        self.to_its_end(async move { checkpoints.make_next().await }).await
     }
 
     /// As [`Self::make`], but does nothing if another caller began one after this call.
-    pub async fn make_of_now(&self) -> Result<()> {
-        let begun = self.begun.get();
+    pub async fn make_of_now(self: &Rc<Self>) -> Result<()> {
+        let (checkpoints, begun) = (Rc::clone(self), self.begun.get());
+        let work = async move {
+            let _one_at_a_time = checkpoints.making.lock().await;
+            match checkpoints.begun.get() > begun {
+                true => checkpoints.shared.check_runs(),
+                false => checkpoints.make_alone().await,
+            }
+        };
+        self.to_its_end(work).await
+    }
+
+    /// Does work on checkpoints whether the caller is still there or not: a client may be gone, and a line lost. Half a
+    /// checkpoint leaves the tables as no other one can begin.
+    async fn to_its_end(&self, work: impl Future<Output = Result<()>> + 'static) -> Result<()> {
+        self.shared.world.spawn("a checkpoint", work).await
+    }
+
+    async fn make_next(&self) -> Result<()> {
         let _one_at_a_time = self.making.lock().await;
-        if self.begun.get() > begun { self.shared.check_runs() } else { self.make_alone().await }
+        self.make_alone().await
     }
 
     async fn make_alone(&self) -> Result<()> {

@@ -4,7 +4,7 @@
 use super::{NewSnapshot, Pool, SnapshotKey, VolumeKey};
 use crate::{
     error::{Error, Result},
-    format::{SnapshotId, Stamp, VolumeId, VolumeNumber},
+    format::{SnapshotId, Stamp, VolumeId, VolumeNumber, WallNanoseconds},
 };
 
 /// Beginning of the names of cuts. People give no name with a `~`.
@@ -56,6 +56,23 @@ impl Pool {
         // Stamps begin at 1.
         let last = self.highest_stamp_of(volumes)?.max(Stamp(1));
         self.cut(volumes, snapshot, Some(last)).await.map(drop)
+    }
+
+    /// Takes a snapshot of volumes of a replica under a name for people, at a stamp that none of them is above: it shows
+    /// everything up to that, as the primary was at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StampTaken`]: another point has that stamp. Those of [`Pool::snapshot`].
+    pub async fn take_point_of_replica(
+        &self,
+        volumes: &[VolumeId],
+        new: &NewSnapshot<'_>,
+        (at, time): (Stamp, WallNanoseconds),
+    ) -> Result<()> {
+        let numbers = volumes.iter().map(|&volume| self.number_of(VolumeKey::Id(volume)));
+        let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
+        self.take_snapshot_of_time(&numbers, new, (Some(at), time)).await.map(drop)
     }
 
     fn highest_stamp_of(&self, volumes: &[VolumeId]) -> Result<Stamp> {

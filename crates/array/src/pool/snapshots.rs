@@ -116,6 +116,16 @@ impl Pool {
         new: &NewSnapshot<'_>,
         given: Option<Stamp>,
     ) -> Result<Stamp> {
+        self.take_snapshot_of_time(volumes, new, (given, self.shared.wall_now())).await
+    }
+
+    /// As [`Pool::take_snapshot_at`], with any time.
+    pub(super) async fn take_snapshot_of_time(
+        &self,
+        volumes: &[VolumeNumber],
+        new: &NewSnapshot<'_>,
+        (given, created_at): (Option<Stamp>, WallNanoseconds),
+    ) -> Result<Stamp> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let feature = self.shared.begin_rows(new_features(new)).await?;
         self.check_points((volumes, new), ENTRIES_MAX, |row| self.check_not_left(row))?;
@@ -124,7 +134,7 @@ impl Pool {
             Some(stamp) => self.shared.state.borrow_mut().take_point_stamp(&branches, stamp)?,
             None => self.shared.state.borrow_mut().next_stamp_of([]),
         };
-        let parts = self.cut_at((stamp, self.shared.wall_now()), volumes, new, None);
+        let parts = self.cut_at((stamp, created_at), volumes, new, None);
         // Not an answer to a host: what holds those may wait for this.
         let logged = self.log.append_together(parts);
         drop(self.shared.logged_under((one_at_a_time, feature), logged).await?);

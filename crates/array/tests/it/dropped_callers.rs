@@ -61,3 +61,31 @@ fn a_clone_whose_caller_goes_away_counts_for_the_clone_behind_it() {
     }
     assert!(both_there > 3, "{both_there} callers went away from a clone that was made");
 }
+
+#[test]
+fn a_checkpoint_whose_caller_goes_away_is_made_to_its_end() {
+    let mut given_up = 0;
+    for step in 0..40 {
+        let mut scene = Scene::new(701, 2);
+        let patience = Duration::from_micros(40 * step);
+        let gone = Rc::new(Cell::new(false));
+        let seen = Rc::clone(&gone);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            let store = make_volume(&pool, "store", MIB).await.expect("it is made");
+            fill(&store, 0, 40, 1).await;
+            seen.set(with_deadline(world.sleep(patience), Box::pin(pool.checkpoint())).await.is_none());
+            fill(&store, 0, 40, 2).await;
+            pool.checkpoint().await.expect("the next one is made");
+            assert_eq!(bytes_of(&store, 40).await, [2; 40]);
+            pool.close().await.expect("it closes");
+        });
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            let store = VolumeDevice(pool.volume("store").expect("it is there"));
+            assert_eq!(bytes_of(&store, 40).await, [2; 40]);
+        });
+        given_up += u32::from(gone.get());
+    }
+    assert!(given_up > 10, "{given_up} callers went away from a checkpoint");
+}

@@ -363,7 +363,7 @@ impl Difference {
 
 /// Returns when the trees have all changes that the branches of a way have now. Long discards take several
 /// checkpoints.
-async fn merge_all_of(map: &MapReader, checkpoints: &Checkpoints, route: &Route) -> Result<()> {
+async fn merge_all_of(map: &MapReader, checkpoints: &Rc<Checkpoints>, route: &Route) -> Result<()> {
     let begun = map.shared.state.borrow().stamp_next;
     let is_on_way = |branch: BranchNumber| route.branches().any(|other| other == branch);
     let has_discards = || {
