@@ -199,8 +199,9 @@ fn write_mode(writer: &mut BodyWriter, mode: ReplicationMode) {
             writer.u8(2).u64(nanos(behind_max)).u64(behind_bytes_max);
             writer.u8((over == BoundPolicy::PushBack).into());
         }
-        ReplicationMode::Periodic { every } => {
-            writer.u8(3).u64(nanos(every));
+        // Mode 3 was never written: it kept no states.
+        ReplicationMode::Periodic { every, kept } => {
+            writer.u8(4).u64(nanos(every)).u16(kept);
         }
     }
 }
@@ -215,7 +216,7 @@ fn read_mode(reader: &mut BodyReader<'_>) -> Result<ReplicationMode, FrameError>
             behind_bytes_max: reader.u64()?,
             over: if reader.flag()? { BoundPolicy::PushBack } else { BoundPolicy::Behind },
         },
-        3 => ReplicationMode::Periodic { every: time },
+        4 => ReplicationMode::Periodic { every: time, kept: reader.u16()? },
         _ => return Err(reader.fault(FrameFault::Value("the mode"))),
     })
 }

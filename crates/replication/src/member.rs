@@ -14,7 +14,7 @@ use array::{
     pool::{Pool, VolumeKey},
 };
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::BTreeSet,
     rc::Rc,
 };
@@ -29,6 +29,8 @@ pub struct GroupMember {
     changing: tokio::sync::Mutex<()>,
     /// Of a group with a witness.
     keeper: OnceCell<Rc<LeaseKeeper>>,
+    /// States that a secondary keeps, as passes brought them: 0 unless it is periodic.
+    kept_points: Cell<u16>,
     /// Of both roles.
     pub(crate) meter: TransferMeter,
 }
@@ -44,7 +46,8 @@ impl GroupMember {
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
         let (changing, keeper) = (tokio::sync::Mutex::default(), OnceCell::new());
         let meter = TransferMeter::default();
-        Rc::new(Self { pool, group, volumes, records, state, changing, keeper, meter })
+        let kept_points = Cell::new(0);
+        Rc::new(Self { pool, group, volumes, records, state, changing, keeper, kept_points, meter })
     }
 
     /// Gives the group a witness, before its flows begin.
@@ -59,6 +62,15 @@ impl GroupMember {
     /// The right that the witness gives; `None` without a witness.
     pub fn keeper(&self) -> Option<Rc<LeaseKeeper>> {
         self.keeper.get().cloned()
+    }
+
+    /// A secondary keeps the last states that passes brought, so many.
+    pub fn keep_points(&self, count: u16) {
+        self.kept_points.set(count);
+    }
+
+    pub(crate) fn points_kept(&self) -> usize {
+        self.kept_points.get().into()
     }
 
     pub fn pool(&self) -> &Rc<Pool> {

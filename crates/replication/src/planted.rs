@@ -35,6 +35,8 @@ pub enum ReplicationBug {
     AloneUnknownToWitness,
     /// The secondary asks for the right although it has promised not to.
     PromiseBroken,
+    /// A state that is kept has one of the volumes alone.
+    PointOfOneVolume,
 }
 
 impl ReplicationBug {

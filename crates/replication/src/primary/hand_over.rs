@@ -18,7 +18,13 @@ use crate::{
     session::SessionState,
 };
 use array::format::Fence;
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
+use world::with_deadline;
+
+/// Without a confirmation for so long the peer is not going to have everything.
+const SILENT_WITHIN: Duration = Duration::from_secs(5);
+/// The peer has everything by then: hosts are away meanwhile, and give up after 30 s.
+const COMPLETE_WITHIN: Duration = Duration::from_secs(25);
 
 /// The record that this side is secondary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +45,30 @@ pub enum HandOverError {
     /// It is not connected, passes run, or it is secondary already.
     #[error("the group does not stream to the other side")]
     NotStreaming,
+    #[error("the other side lacks more than could be sent in time; what was sent is there, so try again")]
+    NotCaughtUp,
     #[error("the stream ended before the other side had everything; this side goes on as primary")]
     StreamEnded,
+    #[error(
+        "the other side is connected, and has confirmed nothing for 5 s: its drives may hang; this side goes on as primary"
+    )]
+    PeerSilent,
+    #[error("the other side was too far behind to have everything within 25 s; this side goes on as primary")]
+    TooFarBehind,
     /// This side answers nothing until its pool is opened again.
     #[error("the new role could not be recorded; open the pool again to learn which one it is")]
     NotRecorded,
+}
+
+/// A periodic group that streams until this is dropped.
+#[must_use]
+pub struct CatchingUp<'g>(&'g PrimaryGroup);
+
+impl Drop for CatchingUp<'_> {
+    fn drop(&mut self) {
+        self.0.session.borrow_mut().end_catching_up(self.0.world.now());
+        self.0.changed.notify_waiters();
+    }
 }
 
 /// A request for a hand over. If the owner drops it, this side goes on as primary, unless its role is changing already.
@@ -57,6 +82,33 @@ impl Drop for HandOverRequest<'_> {
 }
 
 impl PrimaryGroup {
+    /// Has a periodic group bring its peer everything and stream, so that it can be handed over; one that streams already is
+    /// ready. Its clock goes on when what this returns is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The group is not connected, or is not close within `within`.
+    pub async fn catch_up(&self, within: Duration) -> Result<CatchingUp<'_>, HandOverError> {
+        let now = self.world.now();
+        self.session.borrow_mut().begin_catching_up(now);
+        let catching_up = CatchingUp(self);
+        self.changed.notify_waiters();
+        loop {
+            let changed = self.changed.notified();
+            let (state, is_catching_up) = {
+                let session = self.session.borrow();
+                (session.state(), session.is_catching_up())
+            };
+            match state {
+                SessionState::Streaming => return Ok(catching_up),
+                SessionState::Merging if is_catching_up && self.world.now().since(now) < within => {}
+                SessionState::Merging if is_catching_up => return Err(HandOverError::NotCaughtUp),
+                _ => return Err(HandOverError::NotStreaming),
+            }
+            with_deadline(self.world.sleep(super::LOOK_EVERY), changed).await;
+        }
+    }
+
     /// Gives the right of this side to its peer: waits until that has everything, and records that this side is
     /// secondary. The peer learns of it after that, and [`PrimaryGroup::run`] ends with [`PrimaryEnd::HandedOver`]. To be
     /// called while a channel runs, when the hosts are gone and no command of theirs is under way: one that comes
@@ -64,8 +116,8 @@ impl PrimaryGroup {
     ///
     /// # Errors
     ///
-    /// The group does not stream, or stops to; then this side goes on as primary, as it does if the owner drops this
-    /// before its end. Or the role cannot be recorded.
+    /// The group does not stream, or stops to, or the peer does not have everything in time; then this side goes on as
+    /// primary, as it does if the owner drops this before its end. Or the role cannot be recorded.
     pub async fn hand_over(&self) -> Result<(), HandOverError> {
         if self.session.borrow().is_handing_over() || self.role_record.get() != RoleRecord::NotBegun {
             return Err(HandOverError::UnderWay);
@@ -75,17 +127,22 @@ impl PrimaryGroup {
         }
         let _request = HandOverRequest(self);
         self.changed.notify_waiters();
+        let until = self.world.now() + COMPLETE_WITHIN;
         loop {
-            let changed = self.changed.notified();
+            let (changed, now) = (self.changed.notified(), self.world.now());
             match self.role_record.get() {
                 RoleRecord::Stable => return Ok(()),
                 RoleRecord::Failed => return Err(HandOverError::NotRecorded),
                 RoleRecord::NotBegun if !self.session.borrow().is_handing_over() => {
                     return Err(HandOverError::StreamEnded);
                 }
+                RoleRecord::NotBegun if self.session.borrow().peer_silence(now) >= SILENT_WITHIN => {
+                    return Err(HandOverError::PeerSilent);
+                }
+                RoleRecord::NotBegun if now >= until => return Err(HandOverError::TooFarBehind),
                 RoleRecord::NotBegun | RoleRecord::UnderWay => {}
             }
-            changed.await;
+            with_deadline(self.world.sleep(super::LOOK_EVERY), changed).await;
         }
     }
 

@@ -20,8 +20,8 @@ mod unconfirmed_blocks;
 mod words;
 
 pub use connection::PrimaryEnd;
-pub use hand_over::HandOverError;
 use hand_over::RoleRecord;
+pub use hand_over::{CatchingUp, HandOverError};
 use right::{GroupReads, PeerPromise, keep_right};
 use unconfirmed_blocks::UnconfirmedBlocks;
 
@@ -160,7 +160,8 @@ impl PrimaryGroup {
         &self.member
     }
 
-    /// True once hosts may write: this side knows that it has every answered write. Not while it hands over.
+    /// True once hosts may write: this side knows that it has every answered write. Not while it hands over. Hosts that are
+    /// pushed back stay.
     pub fn serves(&self) -> bool {
         let session = self.session.borrow();
         !session.is_handing_over()

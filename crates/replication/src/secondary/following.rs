@@ -3,7 +3,7 @@
 use super::{
     SecondaryEnd, SecondaryGroup,
     apply::{BegunPart, CommandPart},
-    forks,
+    forks, kept_points,
 };
 use crate::{
     channel::{ChannelEnd, FrameChannel},
@@ -15,7 +15,7 @@ use crate::{
     planted::{self, ReplicationBug},
     sent_changes::bytes_of,
 };
-use array::format::{EpochId, SnapshotId, Stamp};
+use array::format::{EpochId, SnapshotId, Stamp, WallNanoseconds};
 use futures_util::future::{Either, select};
 use std::{collections::BTreeMap, convert::Infallible, pin::pin};
 
@@ -96,6 +96,10 @@ impl SecondaryGroup {
             if !matches!(frame, FrameBody::Record(_) | FrameBody::Word(_)) {
                 self.begun.emptied().await;
             }
+            if matches!(frame, FrameBody::PassBegin(_)) {
+                let said_at = self.word.borrow().as_ref().map(|word| word.said_at);
+                self.pass_of.set(said_at.unwrap_or_else(|| WallNanoseconds::of(self.world.wall())));
+            }
             let taken = match frame {
                 FrameBody::Record(record) => {
                     self.check(channel, &record, agreement.theirs.lineage.as_ref()).await?;
@@ -116,6 +120,7 @@ impl SecondaryGroup {
                 FrameBody::HandOver(frame) => return Err(self.take_over(channel, frame, &agreement).await),
                 body => match pass.take((&self.member, self.has.get()), body, &agreement.theirs).await {
                     Ok(Some(has)) => {
+                        kept_points::keep(&self.member, has, self.pass_of.get()).await?;
                         self.has.set(has);
                         self.is_in_doubt.set(false);
                         self.is_within_command.set(false);

@@ -12,6 +12,7 @@
 mod apply;
 mod following;
 pub(crate) mod forks;
+mod kept_points;
 mod loss_bound;
 mod right;
 mod shown_clones;
@@ -93,6 +94,8 @@ pub struct SecondaryGroup {
     word_heard: Cell<u64>,
     /// This side does not take over without a person before this moment.
     promised_until: Cell<Option<Moment>>,
+    /// The time of the primary's last word when the last pass began.
+    pass_of: Cell<WallNanoseconds>,
     /// The primary hands the group over.
     is_taking_over: Cell<bool>,
     /// The moment at which the last channel began.
@@ -128,6 +131,7 @@ impl SecondaryGroup {
             word_heard: Cell::new(0),
             // What this side promised before a restart is not known.
             promised_until: Cell::new(member.keeper().map(|keeper| world.now() + keeper.span())),
+            pass_of: Cell::new(WallNanoseconds(0)),
             is_taking_over: Cell::new(false),
             began_channel: Cell::default(),
             is_within_command: Cell::new(false),

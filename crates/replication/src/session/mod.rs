@@ -31,6 +31,8 @@ const LAST_PASS: Duration = Duration::from_secs(1);
 const CLOSE: Duration = Duration::from_millis(10);
 /// Time for the witness to learn that a group goes on alone, after its hold: then writes are refused.
 const RECORD_WITHIN: Duration = Duration::from_secs(3);
+/// Hosts are pushed back while the peer comes closer, and so long after its last confirmation: they give up at 30 s.
+const PUSH_BACK_WITHIN: Duration = Duration::from_secs(15);
 /// Passes in a row that did not halve what remains, after which a group is behind.
 const SLOW_PASSES: u32 = 2;
 
@@ -39,15 +41,15 @@ const SLOW_PASSES: u32 = 2;
 pub enum ReplicationMode {
     /// Answers wait for the peer.
     Sync {
-        /// Hosts wait so long for a lost peer.
+        /// Hosts wait so long for a peer that is lost, or confirms nothing.
         hold: Duration,
         /// Then writes are refused. Otherwise the group goes on alone.
         is_failsafe: bool,
     },
     /// Answers do not wait, and the peer is behind by no more than this.
     Async { behind_max: Duration, behind_bytes_max: u64, over: BoundPolicy },
-    /// The peer gets the difference of two cuts, by the clock.
-    Periodic { every: Duration },
+    /// The peer gets the difference of two cuts, by the clock, and keeps the last states that it got.
+    Periodic { every: Duration, kept: u16 },
 }
 
 /// Policy of an asynchronous group at its bound.
@@ -55,7 +57,7 @@ pub enum ReplicationMode {
 pub enum BoundPolicy {
     /// The group says that it is behind, and goes on by passes.
     Behind,
-    /// Hosts wait until the group is within its bound.
+    /// While it streams, hosts wait until the group is within its bound; but not if the peer confirms nothing.
     PushBack,
 }
 
@@ -103,8 +105,10 @@ pub enum AnswerRule {
     AtOnce,
     /// As soon as the peer has confirmed it, too.
     Confirmed,
-    /// Nothing is answered for now.
+    /// Nothing is answered before both sides have compared.
     Wait,
+    /// Nothing is answered until the peer is closer.
+    PushBack,
     /// Writes fail.
     Refuse,
 }
@@ -154,12 +158,16 @@ pub struct GroupSession {
     alone_wanted_since: Option<Moment>,
     has: GroupCut,
     confirmed: GroupCut,
+    /// What was confirmed rose then, or it began to.
+    confirmed_at: Moment,
     told: GroupCut,
     backlog: Backlog,
     is_behind: bool,
     slow_passes: u32,
     remaining_bytes: Option<u64>,
     pass_due: Moment,
+    /// A periodic group runs its passes one after the other, and streams then: it is to be handed over.
+    is_catching_up: bool,
     /// The owner gives its right to the peer once that has everything.
     is_handing_over: bool,
 }
@@ -178,6 +186,7 @@ impl GroupSession {
             is_fenced: false,
             alone_wanted_since: None,
             confirmed: GroupCut::zero(has.parts()),
+            confirmed_at: now,
             told: has.clone(),
             backlog: Backlog::new(has.parts()),
             has,
@@ -185,6 +194,7 @@ impl GroupSession {
             slow_passes: 0,
             remaining_bytes: None,
             pass_due: now,
+            is_catching_up: false,
             is_handing_over: false,
         }
     }
@@ -256,6 +266,11 @@ impl GroupSession {
         LossExposure { bytes: self.backlog.bytes(), age: self.backlog.age(now) }
     }
 
+    /// Time since the peer confirmed anything, while there is something to confirm.
+    pub fn peer_silence(&self, now: Moment) -> Duration {
+        now.since(self.confirmed_at).min(self.backlog.age(now))
+    }
+
     /// The rule for answers.
     pub fn rule(&self, now: Moment) -> AnswerRule {
         match self.state {
@@ -270,14 +285,15 @@ impl GroupSession {
             _ if self.is_handing_over => AnswerRule::Confirmed,
             ReplicationMode::Sync { hold, is_failsafe } => match self.standing {
                 SyncStanding::Alone => AnswerRule::AtOnce,
-                SyncStanding::RecordingSync => AnswerRule::Confirmed,
-                _ if is_failsafe && self.is_held_longer(hold, now) => AnswerRule::Refuse,
+                _ if is_failsafe && self.is_hold_over(hold, now) => AnswerRule::Refuse,
                 SyncStanding::RecordingAlone if self.is_record_late(hold, now) => AnswerRule::Refuse,
                 // Writes that the peer confirmed before the line was lost may still be answered.
-                SyncStanding::InSync | SyncStanding::RecordingAlone => AnswerRule::Confirmed,
+                SyncStanding::InSync | SyncStanding::RecordingAlone | SyncStanding::RecordingSync => {
+                    AnswerRule::Confirmed
+                }
             },
-            ReplicationMode::Async { over: BoundPolicy::PushBack, .. } if self.is_over(now) => {
-                AnswerRule::Wait
+            ReplicationMode::Async { over: BoundPolicy::PushBack, .. } if self.pushes_back(now) => {
+                AnswerRule::PushBack
             }
             ReplicationMode::Async { .. } | ReplicationMode::Periodic { .. } => AnswerRule::AtOnce,
         }
@@ -288,7 +304,7 @@ impl GroupSession {
         let limit = match self.rule(now) {
             AnswerRule::AtOnce => self.has.clone(),
             AnswerRule::Confirmed => self.has.common(&self.confirmed),
-            AnswerRule::Wait | AnswerRule::Refuse => return self.told.clone(),
+            AnswerRule::Wait | AnswerRule::PushBack | AnswerRule::Refuse => return self.told.clone(),
         };
         limit.union(&self.told)
     }
@@ -322,6 +338,9 @@ impl GroupSession {
 
     /// The peer has everything up to a cut stable.
     pub fn note_confirmed(&mut self, cut: &GroupCut, now: Moment) {
+        if !cut.is_within(&self.confirmed) {
+            self.confirmed_at = now;
+        }
         self.confirmed = self.confirmed.union(cut);
         self.backlog.confirm(&self.confirmed);
         self.wait_for_peer_if_close(now);
@@ -343,10 +362,12 @@ impl GroupSession {
         if matches!(self.mode, ReplicationMode::Sync { .. }) {
             self.wait_for_peer_if_close(now);
         }
+        let is_held = matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingSync);
         if let ReplicationMode::Sync { hold, is_failsafe: false } = self.mode
-            && self.standing == SyncStanding::InSync
+            && is_held
             && self.has_compared
-            && self.is_held_longer(hold, now)
+            && !self.is_handing_over
+            && self.is_hold_over(hold, now)
         {
             self.standing = SyncStanding::RecordingAlone;
         }
@@ -411,7 +432,7 @@ impl GroupSession {
         };
         let is_periodic = matches!(self.mode, ReplicationMode::Periodic { .. });
         let state = match state {
-            SessionState::Streaming if is_periodic => SessionState::Merging,
+            SessionState::Streaming if is_periodic && !self.is_catching_up => SessionState::Merging,
             state => state,
         };
         if state == SessionState::Fetching || outcome.finding == ConnectFinding::TwoPrimaries {
@@ -464,7 +485,8 @@ impl GroupSession {
         self.slow_passes = if has_halved { 0 } else { self.slow_passes + 1 };
         self.remaining_bytes = Some(pass.remaining_bytes);
         match self.mode {
-            ReplicationMode::Periodic { every } => {
+            ReplicationMode::Periodic { .. } if self.is_catching_up && !is_short => self.pass_due = now,
+            ReplicationMode::Periodic { every, .. } if !self.is_catching_up => {
                 let next = self.pass_due + every;
                 self.is_behind = next < now;
                 self.pass_due = next.max(now);
@@ -488,6 +510,35 @@ impl GroupSession {
         if self.standing == SyncStanding::RecordingSync && self.told.is_within(&self.confirmed) {
             self.standing = SyncStanding::InSync;
         }
+    }
+
+    /// A periodic group brings its peer everything now, and streams then: it is to be handed over.
+    pub fn begin_catching_up(&mut self, now: Moment) {
+        let is_periodic = matches!(self.mode, ReplicationMode::Periodic { .. });
+        if is_periodic && self.state == SessionState::Merging {
+            (self.is_catching_up, self.pass_due) = (true, self.pass_due.min(now));
+        }
+    }
+
+    /// True until the group goes by its clock again.
+    pub fn is_catching_up(&self) -> bool {
+        self.is_catching_up
+    }
+
+    /// A periodic group goes by its clock again.
+    pub fn end_catching_up(&mut self, now: Moment) {
+        let ReplicationMode::Periodic { every, .. } = self.mode else { return };
+        if std::mem::take(&mut self.is_catching_up) && self.state == SessionState::Streaming {
+            self.leave_stream(SessionState::Merging);
+            self.pass_due = now + every;
+        }
+    }
+
+    /// The moment of the next pass of a group that waits for its clock.
+    pub fn next_pass(&self, now: Moment) -> Option<Moment> {
+        let is_periodic = matches!(self.mode, ReplicationMode::Periodic { .. });
+        let waits = is_periodic && self.state == SessionState::Merging && self.pass_due > now;
+        waits.then_some(self.pass_due)
     }
 
     /// The owner wants to give its right to the peer. False if the group does not stream. Any end of the stream ends this,
@@ -572,19 +623,29 @@ impl GroupSession {
     /// The witness does not learn that the group goes on alone, and hosts wait for that, or for the hold that came before.
     fn is_record_late(&self, hold: Duration, now: Moment) -> bool {
         let within = match self.state {
-            SessionState::Streaming => return false,
-            SessionState::Connecting(_) => RECORD_WITHIN,
+            // The peer is back, and what hosts wait for is on its way; unless it is connected and confirms nothing.
+            SessionState::Streaming if self.backlog.age(now) < hold => return false,
+            SessionState::Streaming | SessionState::Connecting(_) => RECORD_WITHIN,
             _ => hold + RECORD_WITHIN,
         };
         self.has_witness && self.alone_wanted_since.is_some_and(|since| now.since(since) >= within)
     }
 
-    fn is_held_longer(&self, hold: Duration, now: Moment) -> bool {
+    /// Hosts of a group in sync have waited for as long as they may: for a peer that is lost, or for one that is connected
+    /// and confirms nothing, as its drives hang.
+    fn is_hold_over(&self, hold: Duration, now: Moment) -> bool {
         match self.state {
-            SessionState::Connecting(since) => now.since(since) >= hold,
             SessionState::Suspended(_) | SessionState::AwaitingChoice | SessionState::Refused(_) => true,
-            _ => false,
+            SessionState::Connecting(since) if now.since(since) >= hold => true,
+            _ => self.backlog.age(now) >= hold,
         }
+    }
+
+    /// Hosts wait for the peer of an asynchronous group to come within its bound, while waiting helps.
+    fn pushes_back(&self, now: Moment) -> bool {
+        self.state == SessionState::Streaming
+            && self.is_over(now)
+            && self.peer_silence(now) < PUSH_BACK_WITHIN
     }
 
     fn is_over(&self, now: Moment) -> bool {

@@ -25,7 +25,7 @@ fn record(random: &mut Random) -> GroupRecord {
             behind_bytes_max: random.below(1 << 40),
             over: if random.percent(50.0) { BoundPolicy::Behind } else { BoundPolicy::PushBack },
         },
-        _ => ReplicationMode::Periodic { every: Duration::from_secs(60) },
+        _ => ReplicationMode::Periodic { every: Duration::from_secs(60), kept: 3 },
     };
     let volumes = (1..=1 + random.below(123) as u8).map(|number| VolumeId([number; 16])).collect();
     let mut lineage = Lineage::new(EpochId([1; 16]), 1);
@@ -110,7 +110,7 @@ fn contradictions_are_refused() {
         }),
         refused(&|record| record.settings.auto = Some(AutoFailover { witness: Vec::new() })),
         refused(&|record| {
-            record.settings.mode = ReplicationMode::Periodic { every: Duration::from_secs(60) };
+            record.settings.mode = ReplicationMode::Periodic { every: Duration::from_secs(60), kept: 3 };
             record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
         }),
     ];

@@ -39,7 +39,7 @@ pub fn examples() -> Vec<(&'static str, GroupRecord)> {
     let over = BoundPolicy::PushBack;
     let bounded =
         ReplicationMode::Async { behind_max: Duration::from_secs(60), behind_bytes_max: 1 << 30, over };
-    let periodic = ReplicationMode::Periodic { every: Duration::from_secs(900) };
+    let periodic = ReplicationMode::Periodic { every: Duration::from_secs(900), kept: 4 };
     let record = |mode, state| GroupRecord {
         group: GroupId([1; 16]),
         settings: GroupSettings {

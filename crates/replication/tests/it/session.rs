@@ -79,13 +79,23 @@ struct Owner {
     /// The stable record.
     is_alone: bool,
     recording: Option<SessionDemand>,
+    /// The peer said then that it has more than before.
+    said_more_at: Moment,
 }
 
 impl Owner {
     fn new(mode: ReplicationMode) -> Self {
         let (now, zero) = (Moment(0), GroupCut::zero(2));
         let session = GroupSession::new(mode, zero.clone(), (false, false), now);
-        Self { session, now, has: zero.clone(), peer_has: zero, is_alone: false, recording: None }
+        Self {
+            session,
+            now,
+            has: zero.clone(),
+            peer_has: zero,
+            is_alone: false,
+            recording: None,
+            said_more_at: now,
+        }
     }
 
     fn outcome(&self, by_log: bool) -> ConnectOutcome {
@@ -130,12 +140,18 @@ impl Owner {
                         self.peer_has.set(part, Stamp(next.min(self.has.stamps()[part].0)));
                     }
                     if says {
+                        if !self.peer_has.is_within(self.session.confirmed()) {
+                            self.said_more_at = now;
+                        }
                         self.session.note_confirmed(&self.peer_has, now);
                     }
                 }
             }
             Event::Pass { milliseconds } => {
                 if self.session.demands(now).contains(&SessionDemand::RunPass) {
+                    if !self.has.is_within(self.session.confirmed()) {
+                        self.said_more_at = now;
+                    }
                     self.peer_has = self.has.clone();
                     let took = Duration::from_millis(milliseconds);
                     let pass = PassReport { sent_bytes: 1 << 20, took, remaining_bytes: milliseconds * 500 };
@@ -235,7 +251,9 @@ proptest! {
             owner.step(event);
             let exposure = owner.session.exposure(owner.now);
             let is_over = exposure.age > Duration::from_secs(30) || exposure.bytes > 1 << 20;
-            let wanted = if pushes && is_over { AnswerRule::Wait } else { AnswerRule::AtOnce };
+            let is_silent = owner.now.since(owner.said_more_at).min(exposure.age) >= Duration::from_secs(15);
+            let helps = owner.session.state() == SessionState::Streaming && !is_silent;
+            let wanted = if pushes && is_over && helps { AnswerRule::PushBack } else { AnswerRule::AtOnce };
             prop_assert_eq!(owner.session.rule(owner.now), wanted);
             prop_assert!(!is_over || pushes || owner.session.state() != SessionState::Streaming);
         }
@@ -262,6 +280,96 @@ fn a_lost_line_holds_hosts_and_then_goes_on_alone_once_that_is_recorded() {
     assert_eq!(owner.session.answerable(owner.now), owner.has);
     owner.step(&Event::Answer);
     assert_eq!(owner.session.exposure(owner.now).age, HOLD, "a disaster now would lose so much");
+    owner.heal();
+}
+
+/// The peer is connected, and its drives hang.
+#[test]
+fn a_peer_that_confirms_nothing_holds_hosts_no_longer_than_one_that_is_lost() {
+    let mut owner = Owner::new(mode_sync(false));
+    let mut failsafe = Owner::new(mode_sync(true));
+    for owner in [&mut owner, &mut failsafe] {
+        for event in [Event::Connect, Event::Compare { by_log: true }, Event::Write { part: 0 }] {
+            owner.step(&event);
+        }
+        owner.step(&Event::Time { milliseconds: 14_999 });
+        assert_eq!(owner.session.rule(owner.now), AnswerRule::Confirmed, "hosts are held");
+        assert_eq!(owner.session.demands(owner.now), []);
+        owner.step(&Event::Time { milliseconds: 1 });
+    }
+    assert_eq!(failsafe.session.rule(failsafe.now), AnswerRule::Refuse);
+    assert_eq!(owner.session.demands(owner.now), [SessionDemand::RecordAlone]);
+    assert_eq!(owner.session.answerable(owner.now), GroupCut::zero(2), "not before it is recorded");
+    owner.step(&Event::Record);
+    owner.step(&Event::Record);
+    assert_eq!(owner.session.answerable(owner.now), owner.has);
+    owner.step(&Event::Answer);
+    assert_eq!(owner.session.state(), SessionState::Streaming, "what it does take still goes there");
+    for owner in [&mut owner, &mut failsafe] {
+        owner.step(&Event::Peer { writes: 9, says: true });
+        owner.heal();
+    }
+    assert!(!owner.is_alone && owner.session.is_in_sync());
+}
+
+/// It was alone, came close, waits for its peer again, and that hangs.
+#[test]
+fn a_peer_that_hangs_while_a_group_becomes_in_sync_again_holds_hosts_no_longer() {
+    let mut owner = Owner::new(mode_sync(false));
+    for event in [
+        Event::Suspend,
+        Event::Record,
+        Event::Record,
+        Event::Resume,
+        Event::Connect,
+        Event::Compare { by_log: true },
+        Event::Time { milliseconds: 1 },
+        Event::Write { part: 0 },
+    ] {
+        owner.step(&event);
+    }
+    assert!(owner.is_alone && owner.session.rule(owner.now) == AnswerRule::Confirmed);
+    owner.step(&Event::Time { milliseconds: 15_000 });
+    assert_eq!(owner.session.demands(owner.now), [SessionDemand::RecordAlone]);
+    owner.step(&Event::Record);
+    owner.step(&Event::Record);
+    assert_eq!(owner.session.answerable(owner.now), owner.has);
+    owner.heal();
+}
+
+/// With each return of the line it looked as if it had just been lost.
+#[test]
+fn a_line_that_comes_and_goes_holds_hosts_no_longer_than_one_that_is_lost() {
+    let mut owner = Owner::new(mode_sync(false));
+    owner.step(&Event::Connect);
+    owner.step(&Event::Compare { by_log: true });
+    owner.step(&Event::Write { part: 0 });
+    for _ in 0..3 {
+        owner.step(&Event::Disconnect);
+        owner.step(&Event::Time { milliseconds: 2_500 });
+        owner.step(&Event::Connect);
+        owner.step(&Event::Time { milliseconds: 2_500 });
+    }
+    assert_eq!(owner.session.demands(owner.now), [SessionDemand::RecordAlone]);
+}
+
+#[test]
+fn hosts_are_pushed_back_while_that_helps() {
+    let mut owner = Owner::new(mode_async(BoundPolicy::PushBack));
+    owner.step(&Event::Connect);
+    owner.step(&Event::Compare { by_log: true });
+    for _ in 0..=256 {
+        owner.step(&Event::Write { part: 0 });
+    }
+    assert_eq!(owner.session.rule(owner.now), AnswerRule::PushBack, "over a mebibyte");
+    owner.step(&Event::Time { milliseconds: 14_000 });
+    assert_eq!(owner.session.rule(owner.now), AnswerRule::PushBack);
+    owner.step(&Event::Time { milliseconds: 1_000 });
+    assert_eq!(owner.session.rule(owner.now), AnswerRule::AtOnce, "the peer confirms nothing");
+    assert!(owner.session.is_behind());
+    owner.step(&Event::Time { milliseconds: 60_000 });
+    owner.step(&Event::Disconnect);
+    assert_eq!(owner.session.rule(owner.now), AnswerRule::AtOnce, "a lost line holds up no host");
     owner.heal();
 }
 
@@ -339,7 +447,7 @@ fn who_returns_answers_nothing_before_it_has_compared() {
 #[test]
 fn a_periodic_group_runs_its_passes_by_the_clock() {
     let every = Duration::from_secs(600);
-    let mut owner = Owner::new(ReplicationMode::Periodic { every });
+    let mut owner = Owner::new(ReplicationMode::Periodic { every, kept: 1 });
     owner.step(&Event::Write { part: 0 });
     owner.step(&Event::Connect);
     owner.step(&Event::Compare { by_log: true });

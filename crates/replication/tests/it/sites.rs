@@ -30,7 +30,7 @@ use tokio::sync::{
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Moment, Random, Stability, World,
-    sim::{DriveOptions, SimDrive, SimNode, Simulation},
+    sim::{DriveOptions, FaultPlan, SimDrive, SimNode, Simulation},
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -169,6 +169,15 @@ impl Site {
 
     pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {
         Rc::new(KeptState { world: world.clone(), kept: Rc::clone(&self.kept) })
+    }
+
+    /// Each operation of its drives takes so much longer from now on.
+    pub fn hang_drives(&self, span: Duration) {
+        let faults = match span {
+            Duration::ZERO => FaultPlan::none(),
+            span => FaultPlan { slow_percent: 100.0, slow_span: span, ..FaultPlan::none() },
+        };
+        self.devices.iter().for_each(|drive| drive.set_faults(faults.clone()));
     }
 
     fn block_devices(&self) -> Vec<Rc<dyn BlockDevice>> {

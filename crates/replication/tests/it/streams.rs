@@ -25,16 +25,16 @@ use world::{
 };
 
 /// A side that runs: its pool, its group, and the lines that it gets.
-struct RunningPrimary {
-    pool: Rc<Pool>,
-    group: Rc<PrimaryGroup>,
+pub struct RunningPrimary {
+    pub pool: Rc<Pool>,
+    pub group: Rc<PrimaryGroup>,
 }
 
-struct RunningSecondary {
-    pool: Rc<Pool>,
-    group: Rc<SecondaryGroup>,
+pub struct RunningSecondary {
+    pub pool: Rc<Pool>,
+    pub group: Rc<SecondaryGroup>,
     /// Connections that have ended.
-    ended: RefCell<usize>,
+    pub ended: RefCell<usize>,
 }
 
 type Slot<T> = Rc<RefCell<Option<Rc<T>>>>;
@@ -81,18 +81,18 @@ async fn secondary_main(
     }
 }
 
-struct Pair {
+pub struct Pair {
     world: World,
-    secondary_site: Rc<Site>,
-    ledger: Rc<HostLedger>,
-    primary: Slot<RunningPrimary>,
-    secondary: Slot<RunningSecondary>,
+    pub secondary_site: Rc<Site>,
+    pub ledger: Rc<HostLedger>,
+    pub primary: Slot<RunningPrimary>,
+    pub secondary: Slot<RunningSecondary>,
     lines: UnboundedSender<LineEnd>,
     secondary_lines: RefCell<UnboundedSender<LineEnd>>,
 }
 
 impl Pair {
-    async fn begin(world: &World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> Self {
+    pub async fn begin(world: &World, sites: [Rc<Site>; 2], mode: ReplicationMode) -> Self {
         for site in &sites {
             let (made, world_of) = (Rc::clone(site), site.node.clone());
             let (done, finished) = tokio::sync::oneshot::channel();
@@ -121,7 +121,7 @@ impl Pair {
         pair
     }
 
-    fn start_secondary(&self) {
+    pub fn start_secondary(&self) {
         let (lines, taken) = unbounded_channel();
         *self.secondary_lines.borrow_mut() = lines;
         self.secondary.take();
@@ -129,13 +129,18 @@ impl Pair {
         self.secondary_site.node.start(|world| secondary_main(world, site, running, taken));
     }
 
-    fn connect(&self, delay: Duration) -> Rc<crate::sites::Line> {
+    /// Its secondary keeps the last states that passes bring.
+    pub fn keep_points(&self, count: u16) {
+        self.secondary.borrow().as_ref().unwrap().group.member().keep_points(count);
+    }
+
+    pub fn connect(&self, delay: Duration) -> Rc<crate::sites::Line> {
         let (line, ours, theirs) = line(&self.world, delay);
         assert!(self.lines.send(ours).is_ok() && self.secondary_lines.borrow().send(theirs).is_ok());
         line
     }
 
-    async fn wait(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+    pub async fn wait(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         for _ in 0..60_000 {
             if is_so(self) {
                 return;
@@ -152,14 +157,14 @@ impl Pair {
     }
 
     /// The secondary has everything, and the primary knows it.
-    fn is_alike(&self) -> bool {
+    pub fn is_alike(&self) -> bool {
         let (primary, secondary) =
             (self.primary.borrow().clone().unwrap(), self.secondary.borrow().clone().unwrap());
         let has = primary.group.session().has().stamps()[0];
         primary.group.session().confirmed().stamps()[0] == has && secondary.group.has() == has
     }
 
-    fn state(&self) -> Option<SessionState> {
+    pub fn state(&self) -> Option<SessionState> {
         self.primary.borrow().as_ref().map(|side| side.group.session().state())
     }
 
