@@ -26,6 +26,8 @@ const AGREED_WITHIN: Duration = Duration::from_secs(10);
 /// A secondary hears of its primary each second.
 const SILENT: Duration = Duration::from_secs(30);
 /// A witness answers its primary several times a second.
+const CONFIRMS_NOTHING: Duration = Duration::from_secs(5);
+/// Time for which a witness has not answered, before that is a condition.
 const WITNESS_SILENT: Duration = Duration::from_secs(10);
 /// Kept log that grew for less says nothing about its rate.
 const RATE_AFTER: Duration = Duration::from_secs(60);
@@ -186,18 +188,26 @@ fn hosts_claim(
         ("connecting", ReplicationMode::Sync { is_failsafe: true, .. }) => {
             format!("{peer} is not reached, and it may not go on alone (failsafe)")
         }
+        ("streaming", ReplicationMode::Sync { is_failsafe: true, .. }) => match unconfirmed(group, peer) {
+            Some(text) => format!("{text}, and it may not go on alone (failsafe): look at the drives there"),
+            None => format!("it comes close to {peer}"),
+        },
         ("connecting", _) => format!("{peer} is not reached, and may have writes that this site lacks"),
         ("fetching what was lost here", _) => match &group.report.merge {
             Some(merge) => format!("it gets what it lost from {peer}: {}", merge_words(merge, now)),
             None => format!("it gets what it lost from {peer}"),
         },
         ("refused", _) => "both sites were made primary, and neither has written since".to_owned(),
-        (state, ReplicationMode::Async { .. }) if group.is_behind => {
-            format!("{peer} is too far behind ({state}), and hosts are pushed back")
-        }
         (state, _) => format!("it is {state} with {peer}"),
     };
     claim(format!("hosts of {name} wait since {}: {why}", shown_time(since.seconds)))
+}
+
+/// A peer that is connected and confirms nothing, as its drives hang.
+fn unconfirmed(group: &DrGroupView, peer: &str) -> Option<String> {
+    let silence = Duration::from_millis(group.peer_silence_ms);
+    let is_silent = group.state == "streaming" && silence >= CONFIRMS_NOTHING;
+    is_silent.then(|| format!("{peer} is connected and has confirmed nothing for {}", show_duration(silence)))
 }
 
 /// The course of the group towards its peer.
@@ -226,6 +236,8 @@ fn course_claim(
     }
     let merging = group.report.merge.as_ref().map(|merge| format!("; {}", merge_words(merge, now)));
     let merging = merging.unwrap_or_default();
+    let silent =
+        unconfirmed(group, peer).map(|text| format!("; {text}: look at its drives")).unwrap_or_default();
     if let Some(since) = group.report.alone_since.filter(|since| age(*since, now) >= LASTS) {
         let since = shown_time(since.seconds);
         // What was written before a restart is not counted.
@@ -237,13 +249,15 @@ fn course_claim(
         return claim(
             "dr_alone",
             format!(
-                "{name} goes on alone since {since}, mail unharmed; {peer} lacks {lacks}, which a disaster here now would lose{history}{merging}"
+                "{name} goes on alone since {since}, mail unharmed; {peer} lacks {lacks}, which a disaster here now would lose{silent}{history}{merging}"
             ),
         );
     }
     if group.role == DrRole::Primary && group.is_behind {
         let (bytes, time) = (ByteCount(group.unconfirmed_bytes), Duration::from_millis(group.unconfirmed_ms));
-        let text = format!("{name}: {peer} is {bytes} and {} behind{merging}", show_duration(time));
+        let hosts = if group.is_pushing_back { "; hosts are pushed back" } else { "" };
+        let text =
+            format!("{name}: {peer} is {bytes} and {} behind{hosts}{silent}{merging}", show_duration(time));
         return claim("dr_behind", text);
     }
     None

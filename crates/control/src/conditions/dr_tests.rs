@@ -54,6 +54,9 @@ fn well() -> DrGroupView {
         serves: true,
         is_alone: false,
         is_behind: false,
+        next_pass: None,
+        is_pushing_back: false,
+        peer_silence_ms: 0,
         is_complete: true,
         unconfirmed_bytes: 0,
         unconfirmed_ms: 0,
@@ -100,6 +103,13 @@ fn a_group_that_is_well_has_no_condition_and_one_alone_has_one_with_its_figures(
              would lose; the log for it grows 2.00 GiB/h, room for about 2 h"
         )]
     );
+    let report = DrGroupReport { alone_since: Some(at(15)), ..well().report };
+    let silent = DrGroupView { is_alone: true, peer_silence_ms: 16_000, report, ..well() };
+    let text = claims(silent, &there, 31).remove(0).text;
+    assert!(
+        text.contains("; denver is connected and has confirmed nothing for 16 s: look at its drives"),
+        "{text}"
+    );
     let merge = DrMerge {
         is_first_copy: false,
         since: at(1800),
@@ -130,6 +140,11 @@ fn hosts_that_wait_are_said_with_the_reason() {
     assert!(text.ends_with("denver is not reached, and may have writes that this site lacks"), "{text}");
     let mode = ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: true };
     assert!(held(DrGroupView { mode, ..cut(0) }).1.ends_with("it may not go on alone (failsafe)"));
+    let silent = held(DrGroupView { mode, peer_silence_ms: 20_000, ..well() }).1;
+    assert!(
+        silent.contains("denver is connected and has confirmed nothing for 20 s, and it may not go"),
+        "{silent}"
+    );
     assert!(held(DrGroupView { state: "refused", ..well() }).1.contains("both sites were made primary"));
     // A secondary whose primary is one no more: it is connected, and hears nothing.
     let there = link(Some(0), None);

@@ -148,7 +148,7 @@ impl GroupReporter {
     ) -> Option<DrMerge> {
         let mut merging = self.merging.borrow_mut();
         let is_under_way = matches!(view.state, "merging" | "first copy" | "fetching what was lost here");
-        let has_ended = matches!(view.state, "streaming" | "following");
+        let has_ended = matches!(view.state, "streaming" | "following" | "waiting");
         let pass = meter.pass();
         if is_under_way && merging.as_ref().is_none_or(|merge| merge.role != view.role) {
             // It may have begun since the last look.
@@ -173,7 +173,9 @@ impl GroupReporter {
             let (is_first_copy, took) = (merge.is_first_copy, merge.took);
             *merging = None;
             let ended = EndedDrMerge { number: before + 1, is_first_copy, bytes: done_bytes, took };
-            if done_bytes > 0 {
+            // Passes by the clock are no news.
+            let is_news = is_first_copy || !matches!(view.mode, ReplicationMode::Periodic { .. });
+            if done_bytes > 0 && is_news {
                 *self.last_merge.borrow_mut() = Some(ended);
             }
             return None;

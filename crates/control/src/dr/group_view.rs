@@ -32,6 +32,12 @@ pub struct DrGroupView {
     pub is_alone: bool,
     /// The peer is further behind than the mode allows.
     pub is_behind: bool,
+    /// Of a periodic group that waits for its clock.
+    pub next_pass: Option<WallTime>,
+    /// Hosts wait for the peer to come closer.
+    pub is_pushing_back: bool,
+    /// The time for which the peer has confirmed nothing, while there is something to confirm.
+    pub peer_silence_ms: u64,
     /// The first copy is complete here, or this is the primary.
     pub is_complete: bool,
     /// Bytes that hosts were or may be answered for, and the peer has not confirmed; with the age of the oldest.

@@ -23,9 +23,9 @@ use replication::{
     connect::SiteRole,
     group_record::GroupSettings,
     member::GroupMember,
-    primary::{HandOverError, PrimaryEnd, PrimaryGroup},
+    primary::{PrimaryEnd, PrimaryGroup},
     secondary::{SecondaryEnd, SecondaryGroup},
-    session::{SessionState, SuspensionReason},
+    session::{AnswerRule, SessionState, SuspensionReason},
 };
 use report::Refusal;
 use std::{
@@ -41,6 +41,8 @@ use world::{LocalFuture, Moment, WallTime, World, with_deadline};
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Interval of looking whether a primary that returned waits in vain for its peer.
 const STEP_BACK_LOOK: Duration = Duration::from_millis(250);
+/// Time for a periodic group to bring its peer what that lacks, before it is handed over.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(15);
 /// Time for the other side to hear that this one has taken over.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
@@ -214,6 +216,9 @@ impl HostedGroup {
             serves: self.serves(),
             is_alone: state.is_alone,
             is_behind: false,
+            next_pass: None,
+            is_pushing_back: false,
+            peer_silence_ms: 0,
             is_complete: state.lineage.is_some(),
             unconfirmed_bytes: 0,
             unconfirmed_ms: 0,
@@ -227,8 +232,13 @@ impl HostedGroup {
         match &*self.running.borrow() {
             Some(Running::Primary(group)) => {
                 let session = group.session();
-                let exposure = session.exposure(self.world.now());
-                view.state = words_of(session.state());
+                let now = self.world.now();
+                let exposure = session.exposure(now);
+                view.is_pushing_back = session.rule(now) == AnswerRule::PushBack;
+                view.peer_silence_ms = session.peer_silence(now).as_millis() as u64;
+                let next_pass = session.next_pass(self.world.now());
+                view.state = if next_pass.is_some() { "waiting" } else { words_of(session.state()) };
+                view.next_pass = next_pass.map(|moment| self.wall_of(moment));
                 view.is_behind = session.is_behind();
                 view.unconfirmed_bytes = exposure.bytes;
                 view.unconfirmed_ms = exposure.age.as_millis() as u64;
@@ -251,6 +261,13 @@ impl HostedGroup {
         self.reporter.note_forks(self.member.pool().catalogue_revision(), || self.member.forks());
         view.report = self.reporter.report((&view, self.member.meter()), kept_log_bytes, times);
         view
+    }
+
+    /// The time of a moment that is still to come.
+    fn wall_of(&self, moment: Moment) -> WallTime {
+        let WallNanoseconds(now) = WallNanoseconds::of(self.world.wall());
+        let wait = moment.since(self.world.now().min(moment)).as_nanos();
+        time_of(WallNanoseconds(now.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX))))
     }
 
     /// The group's witness, as this side knows it.
@@ -523,9 +540,11 @@ impl HostedGroup {
     /// Takes the hosts away, and has the connection give the right to the peer; its end is the answer.
     async fn begin_hand_over(&self, group: &PrimaryGroup, answer: oneshot::Sender<Result<(), Refusal>>) {
         *self.handing.borrow_mut() = Some(answer);
-        if group.session().state() != SessionState::Streaming {
-            return self.refuse_hand_over(&HandOverError::NotStreaming.to_string());
-        }
+        // Hosts of a periodic group write until it is close.
+        let _streams = match group.catch_up(CAUGHT_UP_WITHIN).await {
+            Ok(streams) => streams,
+            Err(error) => return self.refuse_hand_over(&error.to_string()),
+        };
         self.is_closing.set(true);
         self.hosts.refresh();
         if !self.hosts.end(&self.settings.volumes).await {

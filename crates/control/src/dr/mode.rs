@@ -8,6 +8,12 @@ use utoipa::ToSchema;
 
 /// Default of the time for which hosts wait for a lost peer: under Linux's 30 s.
 const HOLD_MS: u64 = 15_000;
+/// Default of the states that a secondary of a periodic group keeps.
+const KEEP: u16 = 4;
+/// States that it may keep.
+const KEEP_MAX: u16 = 64;
+/// Bounds of the interval of passes.
+const EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=7 * 24 * 3_600_000;
 /// The longest hold: hosts give up after it.
 const HOLD_MS_MAX: u64 = 25_000;
 
@@ -35,6 +41,20 @@ pub enum DrMode {
         #[serde(default)]
         push_back: bool,
     },
+    /// Hosts are answered at once; the other site gets what changed by the clock, and keeps the last states.
+    Periodic {
+        /// Interval of the passes.
+        #[schema(minimum = 1000)]
+        every_ms: u64,
+        /// States that the other site keeps, as snapshots.
+        #[serde(default = "default_keep")]
+        #[schema(minimum = 1, maximum = 64)]
+        keep: u16,
+    },
+}
+
+fn default_keep() -> u16 {
+    KEEP
 }
 
 fn default_hold_ms() -> u64 {
@@ -67,6 +87,15 @@ impl DrMode {
             Self::Async { .. } => {
                 Err(Refusal::new("⟨behind⟩ has a time and a size above 0", "as 30s,256MiB"))
             }
+            Self::Periodic { every_ms, .. } if !EVERY_MS.contains(&every_ms) => {
+                Err(Refusal::new("⟨every⟩ is from 1 s to 7 d", "as 15min"))
+            }
+            Self::Periodic { keep, .. } if !(1..=KEEP_MAX).contains(&keep) => {
+                Err(Refusal::new(format!("⟨keep⟩ is from 1 to {KEEP_MAX}"), ""))
+            }
+            Self::Periodic { every_ms, keep } => {
+                Ok(ReplicationMode::Periodic { every: Duration::from_millis(every_ms), kept: keep })
+            }
         }
     }
 
@@ -81,7 +110,9 @@ impl DrMode {
                 behind_bytes: behind_bytes_max,
                 push_back: over == BoundPolicy::PushBack,
             },
-            ReplicationMode::Periodic { .. } => unreachable!("no group is made with it"),
+            ReplicationMode::Periodic { every, kept } => {
+                Self::Periodic { every_ms: every.as_millis() as u64, keep: kept }
+            }
         }
     }
 }

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use world::{ByteCount, WallTime};
 
+/// Time in milliseconds for which a peer that is connected has confirmed nothing, before that is said.
+const SILENT_MS: u64 = 2_000;
+
 /// A DR group, as this site has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DrGroupRow {
@@ -39,6 +42,8 @@ pub struct DrGroupRow {
     pub is_alone: bool,
     /// The other site is further behind than the mode allows.
     pub is_behind: bool,
+    /// The beginning of the next pass of a periodic group that waits for its clock.
+    pub next_pass: Option<String>,
     /// This site has the first copy whole.
     pub is_complete: bool,
     /// Bytes that hosts were answered for, or wait for, and the other site has not confirmed.
@@ -228,6 +233,7 @@ impl DrGroupRow {
             serves: group.serves,
             is_alone: group.is_alone,
             is_behind: group.is_behind,
+            next_pass: group.next_pass.map(at),
             is_complete: group.is_complete,
             unconfirmed_bytes: group.unconfirmed_bytes,
             unconfirmed_seconds: group.unconfirmed_ms as f64 / 1000.0,
@@ -311,15 +317,31 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
         return "this server has no ⟨listen⟩ in [replication]: it reaches no other site".to_owned();
     }
     match (role, *state) {
+        (DrRole::Primary, "streaming") if is_sync && !is_alone && group.peer_silence_ms >= SILENT_MS => {
+            format!(
+                "{peer} is connected and has confirmed nothing for {} s: writes wait for it until the hold is over; look at its drives, \
+             with 'spindle pool show' there",
+                group.peer_silence_ms / 1000
+            )
+        }
         (DrRole::Primary, "streaming") if is_sync && !is_alone => {
             format!("in sync with {peer}: a disaster here would lose nothing that hosts were answered for")
         }
         (DrRole::Primary, "merging") if group.report.is_first_copy_lacking => format!(
             "{peer} does not have the first copy whole: it cannot take over yet, and a disaster here would lose what it lacks"
         ),
-        (DrRole::Primary, "streaming" | "merging") => format!(
-            "{peer} is {unconfirmed} and {:.1} s behind: a disaster here would lose that",
-            *unconfirmed_ms as f64 / 1000.0
+        (DrRole::Primary, "streaming") if group.peer_silence_ms >= SILENT_MS => format!(
+            "{peer} is connected and has confirmed nothing for {} s: look at its drives, with 'spindle pool show' there; hosts are \
+             served without it, and a disaster now would lose {unconfirmed}",
+            group.peer_silence_ms / 1000
+        ),
+        (DrRole::Primary, "waiting") if *unconfirmed_bytes == 0 => {
+            format!("{peer} has everything{}", next_pass(group))
+        }
+        (DrRole::Primary, "streaming" | "merging" | "waiting") => format!(
+            "{peer} is {unconfirmed} and {:.1} s behind: a disaster here would lose that{}",
+            *unconfirmed_ms as f64 / 1000.0,
+            next_pass(group)
         ),
         (DrRole::Primary, "connecting") if *serves && is_sync && !is_alone => format!(
             "{peer} not reached {lost_since}; writes wait for it until the hold is over, so a disaster now would lose nothing \
@@ -362,6 +384,11 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
             "{peer} not reached {lost_since}; if that site is lost, 'spindle failover {name} --unplanned' makes this one primary"
         ),
     }
+}
+
+/// The next pass of a group that goes by the clock.
+fn next_pass(group: &DrGroupView) -> String {
+    group.next_pass.map_or_else(String::new, |time| format!("; the next pass begins at {}", at(time)))
 }
 
 fn is_failsafe(group: &DrGroupView) -> bool {

@@ -19,6 +19,9 @@ const NOON: WallTime = WallTime { seconds: 1_795_780_800, nanos: 500_000_000 };
 /// A group that is primary here, in sync mode and alone, and one that follows; with the site of both.
 pub fn with_groups(pools: Vec<NamedFigures>) -> MeteredSite {
     let primary = DrGroupView {
+        next_pass: None,
+        is_pushing_back: false,
+        peer_silence_ms: 0,
         group: GroupId([3; 16]),
         name: "sg1".to_owned(),
         peer: DENVER,
