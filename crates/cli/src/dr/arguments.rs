@@ -45,6 +45,8 @@ pub enum DrModeName {
     Sync,
     /// Hosts are answered at once, and the other site is behind within bounds
     Async,
+    /// Hosts are answered at once, and the other site gets what changed by the clock
+    Periodic,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,6 +134,7 @@ Say it at both sites.")]
   spindle dr create sg1 mail/sg1 mail/sg1-log --to denver --mode sync
   spindle dr create sg1 mail/sg1 --to denver --mode sync --auto --witness 192.0.2.30
   spindle dr create queue mail/queue --to denver --mode async --behind 30s,256MiB --over push-back
+  spindle dr create old mail/archive --to denver --mode periodic --every 15min --keep 8
 
 The volumes lie in one pool, and are consistent as a whole at the other site. Hosts are served meanwhile. The pool there has \
 the same name, unless --pool names another one.")]
@@ -168,7 +171,8 @@ the same name, unless --pool names another one.")]
         #[arg(long, requires = "witness")]
         auto: bool,
 
-        /// Address of a witness that runs on a third machine: HOST or HOST:PORT; may be repeated [default port: 7790]
+        /// Address of a witness that runs on a third machine: HOST or HOST:PORT, or etcd://HOST:PORT of a member of an etcd
+        /// cluster; may be repeated [default ports: 7790, 2379]
         #[arg(long, value_name = "ADDRESS", requires = "auto")]
         witness: Vec<String>,
 
@@ -179,6 +183,14 @@ the same name, unless --pool names another one.")]
         /// Async: what happens beyond the bounds [default: behind]
         #[arg(long)]
         over: Option<OverBound>,
+
+        /// Periodic: interval at which the other site gets what changed [default: 15min]
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        every: Option<Duration>,
+
+        /// Periodic: states that the other site keeps, as snapshots; at most 64 [default: 4]
+        #[arg(long, value_name = "NUMBER")]
+        keep: Option<u16>,
     },
     /// Show this site, its peers and its groups: roles, states, what a disaster would cost now, and what to do
     #[command(after_help = "Examples:

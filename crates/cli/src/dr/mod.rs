@@ -32,6 +32,9 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 const TOKEN_BYTES_MAX: u64 = 4096;
 /// Default of the time for which hosts wait for a lost site.
 const HOLD: Duration = Duration::from_secs(15);
+/// Defaults of a periodic group.
+const EVERY: Duration = Duration::from_secs(15 * 60);
+const KEEP: u16 = 4;
 
 /// The answer to the removal of something, as JSON.
 #[derive(Serialize)]
@@ -115,8 +118,22 @@ async fn run(
             }
             console.say(&format!("{site}: no longer paired; say it there, too"));
         }
-        DrVerb::Create { group, volumes, to, pool, mode, hold, failsafe, auto: _, witness, behind, over } => {
-            let mode = mode_of(*mode, (*hold, *failsafe), (*behind, *over))?;
+        DrVerb::Create {
+            group,
+            volumes,
+            to,
+            pool,
+            mode,
+            hold,
+            failsafe,
+            auto: _,
+            witness,
+            behind,
+            over,
+            every,
+            keep,
+        } => {
+            let mode = mode_of(*mode, (*hold, *failsafe), (*behind, *over), (*every, *keep))?;
             let mut ids = Vec::new();
             for volume in volumes {
                 ids.push(volume_of(server, volume).await?.id);
@@ -197,14 +214,19 @@ fn mode_of(
     mode: DrModeName,
     (hold, failsafe): (Option<Duration>, bool),
     (behind, over): (Option<BehindBounds>, Option<OverBound>),
+    (every, keep): (Option<Duration>, Option<u16>),
 ) -> Result<DrMode, Refusal> {
     match mode {
-        DrModeName::Sync if behind.is_some() || over.is_some() => Err(Refusal::new(
+        DrModeName::Sync | DrModeName::Periodic if behind.is_some() || over.is_some() => Err(Refusal::new(
             "⟨behind⟩ and ⟨over⟩ are of asynchronous groups",
             "say ⟨mode⟩ async, or leave them out",
         )),
+        DrModeName::Sync | DrModeName::Async if every.is_some() || keep.is_some() => Err(Refusal::new(
+            "⟨every⟩ and ⟨keep⟩ are of periodic groups",
+            "say ⟨mode⟩ periodic, or leave them out",
+        )),
         DrModeName::Sync => Ok(DrMode::Sync { hold_ms: hold.unwrap_or(HOLD).as_millis() as u64, failsafe }),
-        DrModeName::Async if hold.is_some() || failsafe => Err(Refusal::new(
+        DrModeName::Async | DrModeName::Periodic if hold.is_some() || failsafe => Err(Refusal::new(
             "⟨hold⟩ and ⟨failsafe⟩ are of groups in sync",
             "say ⟨mode⟩ sync, or leave them out",
         )),
@@ -216,6 +238,10 @@ fn mode_of(
                 push_back: over == Some(OverBound::PushBack),
             })
         }
+        DrModeName::Periodic => Ok(DrMode::Periodic {
+            every_ms: every.unwrap_or(EVERY).as_millis() as u64,
+            keep: keep.unwrap_or(KEEP),
+        }),
     }
 }
 

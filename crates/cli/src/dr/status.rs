@@ -121,6 +121,10 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
             let over = if *push_back { ", hosts wait beyond" } else { "" };
             format!("async, behind by at most {time} and {}{over}", ByteCount(*behind_bytes))
         }
+        DrMode::Periodic { every_ms, keep } => {
+            let every = show_duration(Duration::from_millis(*every_ms));
+            format!("periodic, every {every}, {keep} kept")
+        }
     };
     let mut lines = vec![
         format!(

@@ -96,9 +96,20 @@ impl Site {
 
     /// Hosts do not reach a secondary.
     pub fn is_closed(&self) {
+        let said = self.refusal_of_hosts();
+        assert!(said.contains("there is no export"), "{said}");
+    }
+
+    /// What a host that looks at the volume hears.
+    ///
+    /// # Panics
+    ///
+    /// If it is served.
+    pub fn refusal_of_hosts(&self) -> String {
         let said = judged("qemu-img", &["info", &self.uri()]);
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(!said.status.success() && text.contains("there is no export"), "{text}");
+        assert!(!said.status.success(), "it is served");
+        text
     }
 
     pub fn server(&self) -> &Child {
