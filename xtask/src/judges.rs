@@ -11,6 +11,7 @@
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | ddrescuelog | Debian `gddrescue` | the map of what `pool salvage` could not read |
 //! | promtool, prometheus | Debian `prometheus` | our metrics, dashboard and alert rules |
+//! | etcd, etcdctl | Debian `etcd-server`, `etcd-client` | failover without a person, with etcd as the witness |
 //! | dummy-ups, upsmon | Debian `nut-server`, `nut-client` | `spindle power` |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
@@ -135,6 +136,8 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("promtool", "--version", "prometheus"),
         ("upsc", "-V", "nut-client"),
         ("upsd", "-V", "nut-server"),
+        ("etcd", "--version", "etcd-server"),
+        ("etcdctl", "version", "etcd-client"),
     ];
     let of_ceph = [
         ("ceph-mon", "--version", "ceph-mon"),

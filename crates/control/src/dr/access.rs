@@ -1,5 +1,6 @@
 //! Needs of the groups of all pools of their site: its identity, and the way to witnesses.
 
+use super::etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness};
 use array::format::{GroupId, SiteId};
 use replication::{
     group_record::GroupSettings,
@@ -63,14 +64,46 @@ impl DrAccess {
         settings: &GroupSettings,
     ) -> Result<Option<Rc<LeaseKeeper>>, String> {
         let Some(auto) = &settings.auto else { return Ok(None) };
-        let addresses = auto.witness.iter().map(|address| Address::parse(address, WITNESS_PORT));
-        let addresses: Vec<Address> =
-            addresses.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let (kind, addresses) = WitnessKind::parse(&auto.witness)?;
         // Without an identity nothing was paired: the witness knows no such site, and gives it nothing.
         let site = self.0.site.get().copied().unwrap_or(SiteId(group.0));
-        let store =
-            LateWitness { world: world.clone(), access: self.clone(), addresses, client: RefCell::default() };
+        let (world_of, access) = (world.clone(), self.clone());
+        let store = LateWitness { world: world_of, access, kind, addresses, client: RefCell::default() };
         Ok(Some(LeaseKeeper::new(world, Rc::new(store), group, (site, settings.peer))))
+    }
+}
+
+/// The program that is a witness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WitnessKind {
+    /// `spindle witness`.
+    BuiltIn,
+    /// A cluster; an address is of a member.
+    Etcd,
+}
+
+impl WitnessKind {
+    /// The kind that addresses are of: HOST or HOST:PORT, or the same behind `etcd://`.
+    ///
+    /// # Errors
+    ///
+    /// One is no address, or they are of both kinds.
+    pub fn parse(addresses: &[String]) -> Result<(Self, Vec<Address>), String> {
+        let of_etcd = addresses.iter().filter(|address| address.starts_with(ETCD_SCHEME)).count();
+        let (kind, port) = match of_etcd {
+            0 => (Self::BuiltIn, WITNESS_PORT),
+            count if count == addresses.len() => (Self::Etcd, ETCD_PORT),
+            _ => {
+                return Err(
+                    "a group has one witness: some of its addresses are of etcd, and some are not".to_owned()
+                );
+            }
+        };
+        let parse = |address: &String| {
+            let host = address.strip_prefix(ETCD_SCHEME).unwrap_or(address).trim_end_matches('/');
+            Address::parse(host, port).map_err(|error| error.to_string())
+        };
+        Ok((kind, addresses.iter().map(parse).collect::<Result<_, _>>()?))
     }
 }
 
@@ -78,22 +111,29 @@ impl DrAccess {
 struct LateWitness {
     world: World,
     access: DrAccess,
+    kind: WitnessKind,
     addresses: Vec<Address>,
-    client: RefCell<Option<WitnessClient>>,
+    client: RefCell<Option<Rc<dyn WitnessStore>>>,
 }
 
 impl LateWitness {
-    fn client(&self) -> Result<WitnessClient, WitnessSilence> {
+    fn client(&self) -> Result<Rc<dyn WitnessStore>, WitnessSilence> {
         if let Some(client) = &*self.client.borrow() {
-            return Ok(client.clone());
+            return Ok(Rc::clone(client));
         }
         let access = self.access.0.witness.get().ok_or_else(|| WitnessSilence {
             address: self.addresses[0].to_string(),
             why: "the link to other sites was not started; see [replication] listen".to_owned(),
         })?;
         let network = (access.network)();
-        let client = WitnessClient::new(&self.world, network, self.addresses.clone(), access.secret.clone());
-        *self.client.borrow_mut() = Some(client.clone());
+        let addresses = self.addresses.clone();
+        let client: Rc<dyn WitnessStore> = match self.kind {
+            WitnessKind::BuiltIn => {
+                Rc::new(WitnessClient::new(&self.world, network, addresses, access.secret.clone()))
+            }
+            WitnessKind::Etcd => Rc::new(EtcdWitness::new(&self.world, network, addresses)),
+        };
+        *self.client.borrow_mut() = Some(Rc::clone(&client));
         Ok(client)
     }
 }

@@ -9,10 +9,12 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_view`], [`group_report`], [`access`], `hosted_group`, `takeover`, `pool_groups`, [`rehearsal`]; [`mode`],
+//! Reading order: `thread_channel`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `hosted_group`, `takeover`, `pool_groups`, [`rehearsal`]; [`mode`],
 //! `site_message`, `peer_session`, [`link_view`], [`link_thread`], [`line_test`].
 
 pub mod access;
+mod etcd_gateway;
+mod etcd_witness;
 pub mod group_report;
 pub mod group_view;
 mod hosted_group;

@@ -150,6 +150,9 @@ impl PoolDrGroups {
         let keeper = self.access.keeper(&self.world, group, &settings)?;
         let member = GroupMember::new(&self.pool, (group, volumes), (state, records as Rc<dyn GroupRecords>));
         keeper.into_iter().for_each(|keeper| member.use_witness(keeper));
+        if let ReplicationMode::Periodic { kept, .. } = settings.mode {
+            member.keep_points(kept);
+        }
         let has = member.position_after_opening().map_err(|error| error.to_string())?;
         let hosts = Rc::clone(&self.hosts) as Rc<dyn GroupHosts>;
         let hosted =
@@ -309,7 +312,7 @@ impl PoolDrGroups {
             return Err(Refusal::new(problem, "a witness is for groups in sync without ⟨failsafe⟩"));
         }
         let keeper = self.access.keeper(&self.world, group, settings);
-        keeper.map_err(|problem| Refusal::new(problem, "say HOST or HOST:PORT"))
+        keeper.map_err(|problem| Refusal::new(problem, "say HOST or HOST:PORT, or etcd://HOST:PORT"))
     }
 
     /// Refuses a group that breaks a rule, or whose witness does not answer here.
@@ -482,7 +485,8 @@ pub(crate) fn begin_change(
 fn witness_refusal(name: &str, error: &KeeperError) -> Refusal {
     Refusal::new(
         format!("DR group {name}: {error}"),
-        "'spindle witness' runs on a third machine; both sites name its secret with witness_secret_file in [replication]",
+        "'spindle witness' runs on a third machine, and both sites name its secret with witness_secret_file in [replication]; or \
+         etcd answers at this address, from both sites",
     )
 }
 

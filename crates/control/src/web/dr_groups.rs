@@ -13,6 +13,7 @@ use super::{
 use crate::{
     dr::{
         LinkView,
+        access::WitnessKind,
         group_view::{DrGroupView, DrRole},
         mode::DrMode,
         pool_groups::{PoolDrGroups, begin_change},
@@ -60,8 +61,8 @@ pub struct NewDrGroupBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     pub mode: DrMode,
-    /// Addresses of a witness, HOST or HOST:PORT, which are tried in this order: the other site takes over without a person
-    /// when this one is lost. In sync alone, without failsafe.
+    /// Addresses of a witness, HOST or HOST:PORT, or of members of an etcd cluster, etcd://HOST:PORT, which are tried in this
+    /// order: the other site takes over without a person when this one is lost. In sync alone, without failsafe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 8)]
     pub witness: Vec<String>,
@@ -208,16 +209,20 @@ fn check_witness(link: &LinkView, peer: SiteId, auto: Option<&AutoFailover>) -> 
         connected.chain(known.addresses.iter().map(String::as_str)).filter_map(host).collect::<Vec<_>>()
     });
     let of_sites: Vec<String> = of_peer.chain(host(&link.address)).collect();
-    for address in auto.into_iter().flat_map(|auto| &auto.witness) {
-        let witness = host(address).ok_or_else(|| {
-            ApiProblem::bad_request(format!("witness {address:?} is no address"), "say HOST or HOST:PORT")
-        })?;
+    let Some(auto) = auto else { return Ok(()) };
+    let (_, parsed) = WitnessKind::parse(&auto.witness)
+        .map_err(|problem| ApiProblem::bad_request(problem, "say HOST or HOST:PORT, or etcd://HOST:PORT"))?;
+    for (address, parsed) in auto.witness.iter().zip(parsed) {
+        let Address::Tcp { host: witness, .. } = parsed else {
+            let problem = format!("witness {address:?} is no address of a third machine");
+            return Err(ApiProblem::bad_request(problem, "say HOST or HOST:PORT, or etcd://HOST:PORT"));
+        };
         if of_sites.contains(&witness) {
             let refusal = Refusal::new(
                 format!(
                     "the witness {address} is on the machine of one of both sites, and would be lost with it"
                 ),
-                "run 'spindle witness' on a third machine",
+                "a witness runs on a third machine",
             );
             return Err(ApiProblem::refused(&refusal));
         }

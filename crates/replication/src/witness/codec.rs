@@ -127,6 +127,25 @@ impl<'b> ByteReader<'b> {
     }
 }
 
+/// A group as another service keeps it.
+pub fn encode_group(group: GroupId, state: &WitnessGroup) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_group(&mut bytes, group, state);
+    bytes
+}
+
+/// Reads a group.
+///
+/// # Errors
+///
+/// The bytes are no group, or more than that.
+pub fn decode_group(bytes: &[u8]) -> Result<(GroupId, WitnessGroup), WitnessCodecError> {
+    let mut reader = ByteReader::new(bytes);
+    let found = reader.group()?;
+    reader.end()?;
+    Ok(found)
+}
+
 /// Appends a group.
 pub(super) fn write_group(into: &mut Vec<u8>, group: GroupId, state: &WitnessGroup) {
     let site = |site: Option<SiteId>| site.unwrap_or(SiteId::NONE).0;
