@@ -13,7 +13,7 @@ use crate::{
 use report::{Refusal, calendar::shown_time};
 use workload::database::plan::RunPlan;
 use world::{
-    IoError, World,
+    IoError, WallTime, World,
     real::host_files::{self, FolderLock},
 };
 
@@ -32,9 +32,11 @@ pub async fn set(
         return Ok(held);
     }
     let mut made: Vec<(StorageEndpoint, Manifest)> = Vec::new();
+    // All locations have one name of the run, however long it takes to write them.
+    let began = world.wall();
     for (index, location) in survey.locations.all.iter().enumerate() {
         let pristine = (copies == CopyTask::Keep).then(Pristine::keeping);
-        let manifest = Manifest { pristine, ..manifest(world, location, index, plan, (layout, drives)) };
+        let manifest = Manifest { pristine, ..manifest(began, location, index, plan, (layout, drives)) };
         if let Err(error) = set_one(world, location, &manifest, action, &mut held).await {
             for (endpoint, manifest) in &made {
                 // The first failure is reported; the record owns what could not be undone.
@@ -78,7 +80,7 @@ fn is_new(location: &RunLocation) -> bool {
 }
 
 fn manifest(
-    world: &World,
+    began: WallTime,
     location: &RunLocation,
     index: usize,
     plan: &RunPlan,
@@ -87,8 +89,8 @@ fn manifest(
     Manifest {
         format: MANIFEST_FORMAT,
         made_by: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created: shown_time(world.wall().seconds),
-        run: format!("{:x}-{:x}", world.wall().seconds, plan.seed),
+        created: shown_time(began.seconds),
+        run: format!("{:x}-{:x}", began.seconds, plan.seed),
         folder_made: is_new(location) || location.manifest().is_some_and(|earlier| earlier.folder_made),
         shape: Shape {
             profile: plan.profile.name.clone(),
