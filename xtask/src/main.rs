@@ -2,7 +2,7 @@
 //!
 //! Each chore is a file: [`mod@test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
 //! tidy, documents, and all of them in order), [`sim`] (seeds of the simulator),
-//! [`mod@fuzz`] (decoders), [`mod@bench`] (speed beside a peer). What *tidy* checks are ordinary tests of this
+//! [`mod@fuzz`] (decoders), [`mod@bench`] (speed beside a peer), [`experiment`] (of the papers, with two servers). What *tidy* checks are ordinary tests of this
 //! package, in `tests/it`.
 
 // This package drives other programs; it is no part of the product.
@@ -11,6 +11,7 @@
 mod bench;
 mod budget;
 mod ese_files;
+mod experiment;
 mod fuzz;
 mod gate;
 mod guest;
@@ -50,6 +51,8 @@ enum Chore {
     Fuzz(fuzz::FuzzOptions),
     /// Measure our speed beside a peer's on the same path in the same run
     Bench(bench::BenchOptions),
+    /// Run a published experiment that needs two servers and a line between them
+    Experiment(experiment::ExperimentOptions),
     /// Build the documentation with warnings as errors and follow every relative link
     Docs,
     /// Run test, fmt, clippy, tidy and docs in this order, as `.ci/run` does; stop at the first failure
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Chore::Sim(options) => sim::run(&options),
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Experiment(options) => experiment::run(&options),
         Chore::Docs => gate::docs(),
         Chore::Ci => gate::all(),
     };

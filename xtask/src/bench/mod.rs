@@ -12,10 +12,10 @@ mod latency;
 mod machine;
 mod machine_speed;
 mod mixed;
-mod our_programs;
+pub(crate) mod our_programs;
 mod plan;
 mod prove;
-mod prove_report;
+pub(crate) mod prove_report;
 mod record;
 mod replication;
 mod row;
@@ -24,6 +24,9 @@ mod serve_beside;
 mod table;
 mod targets;
 mod verify;
+
+pub(crate) use replication::relay::DelayRelay;
+pub(crate) use serve::Server;
 
 use crate::{judges, step};
 use anyhow::{Context, Result, bail};

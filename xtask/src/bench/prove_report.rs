@@ -41,6 +41,36 @@ impl ProveReport {
         bail!(missing(section, &what))
     }
 
+    /// Average of a column over the volumes of a section, for one kind of I/O, by their rates.
+    pub fn weighted(&self, section: &str, kind: &str, column: &str) -> Result<f64> {
+        let (mut sum, mut rates) = (0.0, 0.0);
+        for block in self.blocks(section, "table")? {
+            let titles = array(&block["columns"]);
+            let at = |title: &str| titles.iter().position(|found| found["title"] == title);
+            let (Some(value), Some(rate)) = (at(column), at("Rate")) else { continue };
+            let of_kind = |row: &&Value| array(row).iter().any(|cell| cell["text"] == kind);
+            for row in array(&block["rows"]).iter().filter(of_kind) {
+                if let (Some(value), Some(rate)) = (number(&row[value]), number(&row[rate])) {
+                    (sum, rates) = (sum + value * rate, rates + rate);
+                }
+            }
+        }
+        if rates == 0.0 {
+            bail!(missing(section, &format!("{column} of {kind}")));
+        }
+        Ok(sum / rates)
+    }
+
+    /// Points of a chart's series within a time of the run, in seconds.
+    pub fn chart(&self, section: &str, title: &str, series: &str, within: (f64, f64)) -> Result<Vec<f64>> {
+        let mut charts = self.blocks(section, "line_chart")?.filter(|block| block["title"] == title);
+        let chart = charts.next().with_context(|| missing(section, title))?;
+        let found = array(&chart["series"]).iter().find(|found| found["name"] == series);
+        let points = array(&found.with_context(|| missing(section, series))?["points"]);
+        let is_within = |point: &&Value| point[0].as_f64().is_some_and(|at| at > within.0 && at <= within.1);
+        Ok(points.iter().filter(is_within).filter_map(|point| point[1].as_f64()).collect())
+    }
+
     fn blocks<'a>(&'a self, section: &str, kind: &'a str) -> Result<impl Iterator<Item = &'a Value>> {
         let found = array(&self.0["sections"]).iter().find(|found| found["title"] == section);
         let found = found.with_context(|| format!("the report has no section {section}"))?;
@@ -85,6 +115,23 @@ mod tests {
         assert_eq!(report.value("Host", "Memory").unwrap(), 4096.0);
         assert_eq!(report.value("Host", "Making").unwrap(), 1.5);
         assert_eq!(report.cell("I/O", &["reads"], "Rate").unwrap(), 10.5);
+    }
+
+    #[test]
+    fn averages_count_by_rate_and_charts_by_time() {
+        let report = ProveReport::parse(
+            r#"{"document": {"sections": [{"title": "Log", "blocks": [{"kind": "table",
+                "columns": [{"title": "I/O"}, {"title": "Rate"}, {"title": "Average"}], "rows": [
+                [{"kind": "text", "text": "writes"}, {"kind": "number", "value": 30.0}, {"kind": "number", "value": 2.0}],
+                [{"kind": "text", "text": "writes"}, {"kind": "number", "value": 10.0}, {"kind": "number", "value": 6.0}],
+                [{"kind": "text", "text": "reads"}, {"kind": "number", "value": 0.0}, {"kind": "number", "value": null}]]},
+                {"kind": "line_chart", "title": "Latency", "series": [
+                {"name": "writes", "points": [[1.0, 4.0], [2.0, null], [3.0, 5.0], [4.0, 9.0]]}]}]}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(report.weighted("Log", "writes", "Average").unwrap(), 3.0);
+        assert!(report.weighted("Log", "reads", "Average").is_err());
+        assert_eq!(report.chart("Log", "Latency", "writes", (1.0, 3.5)).unwrap(), [5.0]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ const APPLIED_VOLUMES: usize = 1000;
 const GETS: usize = 10_000;
 
 /// A server of its own, killed when dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
     /// From its start until it was ready.
@@ -42,7 +42,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn begin(ours: &OurPrograms, folder: &Path) -> Result<Self> {
+    pub(crate) fn begin(ours: &OurPrograms, folder: &Path) -> Result<Self> {
         let started = Instant::now();
         let mut command = Command::new(ours.program());
         command.current_dir(folder).args(["serve", "site.toml", "--state", "state", "--quiet"]);

@@ -1,10 +1,11 @@
 //! Groups at two sites: two `spindle serve` on this machine, each with pools in files, and a line between that delays.
 //!
-//! The local figures are of a volume of no group, in a pool of its own, on the same server and under the same load.
+//! The local figures are of volumes of no group, one in a pool of its own at each site, which get the same writes at one
+//! time: in a group both sites write, and both are this machine.
 
 mod costs;
 mod mirror;
-mod relay;
+pub(crate) mod relay;
 mod sites;
 
 use super::{
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use mirror::Mirror;
 use serde_json::json;
 use sites::Sites;
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command, thread, time::Duration};
 
 /// Round trips of the line, in milliseconds; 0 is a connection without the relay.
 const ROUND_TRIPS_MS: [u64; 4] = [0, 1, 5, 10];
@@ -73,12 +74,22 @@ fn synchronous((setting, sites): (&Setting, &Sites), ms: u64, rows: &mut Vec<Row
     let (pairs, seconds) = pairs_and_seconds(setting);
     let round_trip = Duration::from_millis(ms);
     set_round_trip(sites, round_trip)?;
-    let of = |volume: &str, depth| writes(&setting.folder, &sites.boston.uri(volume), depth, seconds);
+    let in_sync = |depth| writes(&setting.folder, &sites.boston.uri("sync"), depth, seconds);
+    let beside = setting.folder.join("denver");
+    let local = |depth| -> Result<Run> {
+        thread::scope(|scope| {
+            let there = scope.spawn(|| writes(&beside, &sites.denver.uri("local"), depth, seconds));
+            let here = writes(&setting.folder, &sites.boston.uri("local"), depth, seconds);
+            there.join().expect("it does not panic")?;
+            here
+        })
+    };
     let mut single = Row::new(
         format!("sync, stable 4 KiB writes, RTT {ms} ms, depth 1: median"),
         "µs",
         Goal::AtMostOfPeer(1.10),
-        "depth 1: the peer is the round trip and the median of the same writes to a volume of no group",
+        "depth 1: the peer is the round trip and the median of the same writes to a volume of no group, while the other site's \
+         gets them too",
     );
     let measured = |run: &Run, value: f64| {
         let raw = json!({ "iops": run.iops, "median_us": run.median_us, "fio": run.raw });
@@ -88,8 +99,8 @@ fn synchronous((setting, sites): (&Setting, &Sites), ms: u64, rows: &mut Vec<Row
     interleave(
         &mut single,
         pairs,
-        || of("sync", 1).map(|run| measured(&run, run.median_us)),
-        || of("local", 1).map(|run| measured(&run, rtt_us + run.median_us)),
+        || in_sync(1).map(|run| measured(&run, run.median_us)),
+        || local(1).map(|run| measured(&run, rtt_us + run.median_us)),
     )?;
     let single_us = single.peer_median().context("local runs")?;
     let mut deep = Row::new(
@@ -101,8 +112,8 @@ fn synchronous((setting, sites): (&Setting, &Sites), ms: u64, rows: &mut Vec<Row
     interleave(
         &mut deep,
         pairs,
-        || of("sync", DEEP).map(|run| measured(&run, run.iops)),
-        || of("local", DEEP).map(|run| measured(&run, run.iops.min(f64::from(DEEP) * 1e6 / single_us))),
+        || in_sync(DEEP).map(|run| measured(&run, run.iops)),
+        || local(DEEP).map(|run| measured(&run, run.iops.min(f64::from(DEEP) * 1e6 / single_us))),
     )?;
     ensure!(sites.boston.group("sync")?["is_alone"] == false, "the group went on alone");
     rows.extend([single, deep]);

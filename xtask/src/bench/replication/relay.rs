@@ -1,12 +1,12 @@
 //! A relay of TCP that stands for a line: bytes arrive half a round trip later, at any rate.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread,
@@ -18,13 +18,22 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// A sleep of the kernel ends late by about so much; the rest is waited for busily.
 const SLEEP_LATE: Duration = Duration::from_micros(80);
 
+/// Interval of looking whether the line is cut.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Bytes, and the moment at which they arrive.
 type Chunk = (Instant, Vec<u8>);
 
 /// A relay to a port of this machine. Its threads end with the connections; the one that listens ends with the program.
-pub(super) struct DelayRelay {
+pub(crate) struct DelayRelay {
     pub port: u16,
-    one_way_ns: Arc<AtomicU64>,
+    line: Arc<LineState>,
+}
+
+#[derive(Default)]
+struct LineState {
+    one_way_ns: AtomicU64,
+    is_cut: AtomicBool,
 }
 
 impl DelayRelay {
@@ -32,45 +41,63 @@ impl DelayRelay {
     pub fn to(target: u16) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
-        let one_way_ns = Arc::new(AtomicU64::new(0));
-        let delay = Arc::clone(&one_way_ns);
+        let state = Arc::new(LineState::default());
+        let line = Arc::clone(&state);
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 // One whose target is away is closed again.
-                let _ = carry(near, target, &delay);
+                let _ = carry(near, target, &line);
             }
         });
-        Ok(Self { port, one_way_ns })
+        Ok(Self { port, line: state })
+    }
+
+    /// Ends all connections, and carries no new one.
+    pub fn cut(&self) {
+        self.line.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    pub fn mend(&self) {
+        self.line.is_cut.store(false, Ordering::Relaxed);
     }
 
     /// Sets the round trip that the line adds, for bytes that come from now on.
     pub fn set_round_trip(&self, round_trip: Duration) {
-        self.one_way_ns.store(round_trip.as_nanos() as u64 / 2, Ordering::Relaxed);
+        self.line.one_way_ns.store(round_trip.as_nanos() as u64 / 2, Ordering::Relaxed);
     }
 }
 
-fn carry(near: TcpStream, target: u16, delay: &Arc<AtomicU64>) -> Result<()> {
+fn carry(near: TcpStream, target: u16, line: &Arc<LineState>) -> Result<()> {
+    ensure!(!line.is_cut.load(Ordering::Relaxed), "the line is cut");
     let far = TcpStream::connect(("127.0.0.1", target)).context("the target of the relay")?;
     for stream in [&near, &far] {
         stream.set_nodelay(true)?;
     }
     for (from, to) in [(near.try_clone()?, far.try_clone()?), (far, near)] {
         let (sender, receiver) = channel();
-        let delay = Arc::clone(delay);
-        thread::spawn(move || take(from, &sender, &delay));
+        let line = Arc::clone(line);
+        from.set_read_timeout(Some(LOOK))?;
+        thread::spawn(move || take(from, &sender, &line));
         thread::spawn(move || deliver(to, &receiver));
     }
     Ok(())
 }
 
-fn take(mut from: TcpStream, chunks: &Sender<Chunk>, delay: &AtomicU64) {
+fn take(mut from: TcpStream, chunks: &Sender<Chunk>, line: &LineState) {
     let mut bytes = vec![0; CHUNK_BYTES];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let arrives = Instant::now() + Duration::from_nanos(delay.load(Ordering::Relaxed));
+    while !line.is_cut.load(Ordering::Relaxed) {
+        let count = match from.read(&mut bytes) {
+            Ok(count @ 1..) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            _ => break,
+        };
+        let arrives = Instant::now() + Duration::from_nanos(line.one_way_ns.load(Ordering::Relaxed));
         if chunks.send((arrives, bytes[..count].to_vec())).is_err() {
             break;
         }
     }
+    // The other direction ends, too.
+    let _ = from.shutdown(Shutdown::Both);
 }
 
 fn deliver(mut to: TcpStream, chunks: &Receiver<Chunk>) {
