@@ -120,17 +120,17 @@ impl Remote {
 
     /// True if what it carries can be read on its way: neither encrypted, nor within this machine.
     pub fn is_in_the_clear(&self) -> bool {
-        let (address, is_encrypted) = match self {
-            Self::Iscsi(uri, _) => (&uri.address, false),
-            Self::Nbd(uri) => (&uri.address, uri.tls.is_some()),
+        let (first, others, is_encrypted) = match self {
+            Self::Iscsi(uri, _) => (&uri.address, &uri.others, false),
+            Self::Nbd(uri) => (&uri.address, &uri.others, uri.tls.is_some()),
         };
-        let is_here = match address {
+        let is_here = |address: &Address| match address {
             Address::Unix(_) => true,
             Address::Tcp { host, .. } => {
                 host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
             }
         };
-        !is_encrypted && !is_here
+        !is_encrypted && !(is_here(first) && others.iter().all(is_here))
     }
 
     /// The transport, for a report.
