@@ -18,6 +18,7 @@ use std::{
 };
 use world::{
     Address, BlockDevice, IoError, IoErrorKind, IoResult, World,
+    kept_writes::KeptWrites,
     real::{Sockets, host_files},
 };
 
@@ -97,11 +98,12 @@ impl Remote {
                 options.answer_max = answer_max.unwrap_or(options.answer_max);
                 let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let facts = device.info().clone();
+                let device = through_failovers(world, &uri.others, Rc::new(device));
                 Ok(OpenRemote {
                     is_read_only: facts.is_read_only,
                     model: Some(format!("{} {} {}", facts.vendor, facts.product, facts.revision)),
                     serial: facts.serial,
-                    device: Rc::new(device),
+                    device,
                 })
             }
             Self::Nbd(uri) => {
@@ -113,7 +115,8 @@ impl Remote {
                 let options = ClientOptions { tls, answer_max, ..usual };
                 let device = Client::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let is_read_only = device.is_read_only();
-                Ok(OpenRemote { is_read_only, model: None, serial: None, device: Rc::new(device) })
+                let device = through_failovers(world, &uri.others, Rc::new(device));
+                Ok(OpenRemote { is_read_only, model: None, serial: None, device })
             }
         }
     }
@@ -141,6 +144,11 @@ impl Remote {
             Self::Nbd(_) => "NBD, one connection a group",
         }
     }
+}
+
+/// A device with other addresses goes on at another site: what the one before may have lost is written again there.
+fn through_failovers(world: &World, others: &[Address], device: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+    if others.is_empty() { device } else { Rc::new(KeptWrites::new(world, device)) }
 }
 
 impl fmt::Display for Remote {

@@ -178,6 +178,8 @@ fn an_iscsi_host_of_a_killed_primary_goes_on_at_the_other_site_without_a_person(
     let (mut boston, denver, _line) = watched(&witness, "2s");
     boston.write("boston", &format!("{VOLUME}{EXPORT}{OPEN_ROWS}"));
     boston.verb("apply site.toml");
+    // Databases are made on an empty volume alone.
+    boston.io(&["write -P 0 0 1M"]);
     until("the target came with the group", || denver.row()["rows"][0] == "unit disks/3");
     let uri = format!("iscsi://{},{}/{TARGET}/3", boston.portal(), denver.portal());
     let load = UriLoad::begin(&witness.bench, &uri, "15s");
