@@ -160,6 +160,7 @@ impl ServedPool {
     }
 
     fn serve_open(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
+        self.dr.note_serving(wanted);
         let open = self.effective(wanted);
         let AssembledExports { nbd, targets, warnings } = self.exports.assemble(&open)?;
         self.wanted.replace(wanted.clone());

@@ -191,7 +191,6 @@ impl PoolDrGroups {
                 all.filter(|info| closed.contains(&info.volume)).map(|info| info.name).collect()
             }
         };
-        *self.closed.borrow_mut() = closed;
         // A path has the pool in front.
         let is_open = |meant: &str| {
             let path = VolumePath::of(&Path::new("pool").join(meant)).filter(|path| path.snapshot.is_none());
@@ -203,11 +202,21 @@ impl PoolDrGroups {
         open
     }
 
+    /// Hosts are about to reach what the groups allow now.
+    pub(super) fn note_closed(&self) {
+        *self.closed.borrow_mut() = self.closed_volumes();
+    }
+
     pub fn view(&self) -> DrGroups {
         let mut groups: Vec<_> = self.groups.borrow().values().map(|group| group.view()).collect();
         let space = self.pool.space();
         let used_percent = space.used_bytes.saturating_mul(100) / space.usable_bytes.max(1);
-        groups.iter_mut().for_each(|group| group.hosts = self.hosts_view(group, used_percent));
+        let closed = self.closed.borrow();
+        for group in &mut groups {
+            group.hosts = self.hosts_view(group, used_percent);
+            // It may serve, and hosts find nothing before the pool has opened its volumes.
+            group.serves &= !group.volumes.iter().any(|volume| closed.contains(volume));
+        }
         groups.sort_by(|one, other| one.name.cmp(&other.name));
         let damaged = self
             .damaged

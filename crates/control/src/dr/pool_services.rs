@@ -40,12 +40,11 @@ pub(super) struct ServiceState {
 impl PoolDrGroups {
     /// The part that hosts reach now, of the exports of the site's own file and of those that came with the groups.
     pub fn served_part(&self, wanted: &WantedExports) -> WantedExports {
-        self.plan(wanted);
         let open = self.open_part(wanted);
         if self.is_closed() {
             return open;
         }
-        let plans = self.services.plans.borrow();
+        let plans = self.plan(wanted);
         let serves =
             |group: &&GroupId| self.serves(**group) || planted::is_in_dr(DrBug::RowsServedBySecondary);
         with_plans(open, plans.keys().filter(serves).map(|group| &plans[group]))
@@ -116,10 +115,16 @@ impl PoolDrGroups {
         GroupServices::portal_group_beside(self.kept().of(group).as_deref())
     }
 
-    fn plan(&self, wanted: &WantedExports) {
-        let kept = self.kept();
-        self.services.planned_at.set(kept.revision());
+    /// The pool is about to serve what is wanted, by what the groups are and what came with them now.
+    pub fn note_serving(&self, wanted: &WantedExports) {
+        self.note_closed();
+        self.services.planned_at.set(self.kept().revision());
         *self.services.secondary.borrow_mut() = self.secondary_groups();
+        *self.services.plans.borrow_mut() = self.plan(wanted);
+    }
+
+    fn plan(&self, wanted: &WantedExports) -> BTreeMap<GroupId, GroupPlan> {
+        let kept = self.kept();
         let volumes = self.volumes_by_id();
         let of = |(group, ids): (GroupId, Vec<VolumeId>)| {
             let services = kept.of(group)?;
@@ -128,7 +133,7 @@ impl PoolDrGroups {
         let groups: Vec<KeptGroup> = self.group_volumes().into_iter().filter_map(of).collect();
         let (taken, beside) = kept.names_beside(self.pool_id());
         let surroundings = ServiceSurroundings { wanted, taken, beside, reach: kept.reach() };
-        *self.services.plans.borrow_mut() = plan_services(&groups, &surroundings);
+        plan_services(&groups, &surroundings)
     }
 
     /// The services of a group, for its view.
