@@ -133,7 +133,8 @@ impl Remote {
                 host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
             }
         };
-        !is_encrypted && !(is_here(first) && others.iter().all(is_here))
+        let is_all_here = is_here(first) && others.iter().all(is_here);
+        !(is_encrypted || is_all_here)
     }
 
     /// The transport, for a report.

@@ -75,11 +75,11 @@ pub(super) fn to_record(uri: &Path, access: &RemoteSettings) -> Result<(Remote, 
     };
     let remote = remote_at(uri, &access)?;
     if let Remote::Nbd(uri) = &remote {
-        let socket = |address| match address {
-            &Address::Unix(ref socket) => Some(socket),
+        let addresses = std::iter::once(&uri.address).chain(&uri.others);
+        let sockets = addresses.filter_map(|address| match address {
+            Address::Unix(socket) => Some(socket),
             Address::Tcp { .. } => None,
-        };
-        let sockets = std::iter::once(&uri.address).chain(&uri.others).filter_map(socket);
+        });
         let certificates = uri.tls.as_ref().and_then(|tls| tls.certificates.as_ref());
         if let Some(relative) = sockets.chain(certificates).find(|path| path.is_relative()) {
             let problem = format!("{uri}: {} is a relative path", relative.display());
