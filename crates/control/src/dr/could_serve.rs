@@ -96,7 +96,7 @@ mod tests {
             let plan = Some(plan);
             reasons_against(&ServingGrounds { is_complete: true, used_percent, own, kept, plan, reach })
         };
-        assert_eq!(reasons(PortalReach::Everyone, 90, &plan), [String::new(); 0]);
+        assert_eq!(reasons(PortalReach::Everyone, 90, &plan), [""; 0]);
         let against = [
             (reasons(PortalReach::Everyone, 91, &plan), "91 % full"),
             (reasons(PortalReach::Nobody, 0, &plan), "no NBD portal"),

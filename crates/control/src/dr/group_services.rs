@@ -215,7 +215,8 @@ impl GroupServices {
             let mut numbers = BTreeSet::new();
             target.units.iter().all(|unit| unit.number <= UNIT_MAX && numbers.insert(unit.number))
         };
-        let chaps = self.initiators.iter().filter_map(|initiator| initiator.chap.as_ref()).chain(&self.own);
+        let mut chaps =
+            self.initiators.iter().filter_map(|initiator| initiator.chap.as_ref()).chain(&self.own);
         let rules = [
             (
                 self.exports.iter().all(|export| is_name(&export.name) && exports.insert(&export.name)),
@@ -234,9 +235,9 @@ impl GroupServices {
                 "the name of an initiator",
             ),
             (self.targets.iter().all(has_numbers), "the number of a unit"),
-            (volumes.cloned().all(|volume| parse_uuid(&volume).is_ok()), "the UUID of a volume"),
+            (volumes.all(|volume| parse_uuid(volume).is_ok()), "the UUID of a volume"),
             ((1..=2).contains(&self.portal_group), "the tag of the portal group"),
-            (chaps.cloned().all(|chap| chap.credentials().is_some()), "a secret"),
+            (chaps.all(|chap| chap.credentials().is_some()), "a secret"),
         ];
         rules.into_iter().find_map(|(holds, rule)| (!holds).then_some(rule))
     }

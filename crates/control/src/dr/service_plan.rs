@@ -349,7 +349,7 @@ mod tests {
         let there = file(("disk", "there"), chap("twelve bytes"));
         let groups = [kept(1, &there, ONE, PortalReach::Everyone)];
         let (served, clashes) = planned(&groups, &nothing(), PortalReach::Everyone);
-        assert_eq!(clashes, [String::new(); 0]);
+        assert_eq!(clashes, [""; 0]);
         assert_eq!((&served.nbd[0].name, &served.nbd[0].volume), (&"disk".to_owned(), &"here1".to_owned()));
         assert_eq!(served.targets[0].units, [unit(0, "here1")]);
         let right = |number| served.access.right(HOST, &name_of("disk"), number);
