@@ -209,7 +209,7 @@ impl GroupServices {
             |name: &str| (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
         let (mut exports, mut targets, mut initiators) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let units = || self.targets.iter().flat_map(|target| &target.units);
-        let volumes =
+        let mut volumes =
             units().map(|unit| &unit.volume).chain(self.exports.iter().map(|export| &export.volume));
         let has_numbers = |target: &GroupTarget| {
             let mut numbers = BTreeSet::new();
