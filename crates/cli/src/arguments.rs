@@ -154,7 +154,8 @@ finish.";
 Ends with 0 for pass, 1 for fail, 2 if it could not run.")]
 pub struct ProveArguments {
     /// Folders or raw block devices for the databases; a remote device by its URI,
-    /// iscsi://HOST:PORT/TARGET/UNIT or nbd://HOST:PORT/EXPORT [default: ./spindle-data]
+    /// iscsi://HOST:PORT/TARGET/UNIT or nbd://HOST:PORT/EXPORT, where a second HOST:PORT behind a comma is that of another
+    /// site [default: ./spindle-data]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 

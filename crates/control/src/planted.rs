@@ -63,6 +63,12 @@ pub enum DrBug {
     StaysReplica,
     /// The record of a removed group stays in its pool.
     RecordLeftBehind,
+    /// The rows that came with a group are served by a secondary.
+    RowsServedBySecondary,
+    /// The rows of a site do not travel when they change, but with the first connection alone.
+    RowsSentOnce,
+    /// The rows that came with a group are kept in memory alone.
+    RowsNotJournalled,
 }
 
 impl DrBug {
@@ -73,6 +79,9 @@ impl DrBug {
         Self::StaysReplica,
         Self::RecordLeftBehind,
     ];
+
+    /// Those of rows that travel with a group (`dr_rows`).
+    pub const OF_ROWS: [Self; 3] = [Self::RowsServedBySecondary, Self::RowsSentOnce, Self::RowsNotJournalled];
 }
 
 #[cfg(debug_assertions)]

@@ -3,7 +3,7 @@
 //! Invariant: the pool is closed last, after the change of its drives that is under way; all acknowledged writes are stable then.
 
 use crate::{
-    dr::{pool_groups::PoolDrGroups, rehearsal::PoolRehearsals},
+    dr::{pool_groups::PoolDrGroups, rehearsal::PoolRehearsals, shared_targets::SharedTargets},
     folder_drives::FolderDrives,
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
@@ -100,6 +100,8 @@ pub struct ServedPool {
     listed: RefCell<ListedServices>,
     /// As it was asked for last, open to hosts or not.
     wanted: RefCell<WantedExports>,
+    /// As it is served.
+    open: RefCell<WantedExports>,
     orders_done: Cell<u64>,
     order_under_way: Cell<Option<&'static str>>,
     /// Notified when what is served has changed: that is published at once.
@@ -113,6 +115,8 @@ pub(crate) struct ListedServices {
     pub exports: Vec<ListedExport>,
     pub targets: Vec<ListedTarget>,
     pub access: Arc<AccessList>,
+    /// Of DR groups.
+    pub shared: Arc<SharedTargets>,
 }
 
 impl ServedPool {
@@ -133,6 +137,7 @@ impl ServedPool {
                 })
                 .collect(),
             access: Arc::new(access.clone()),
+            shared: Arc::clone(&self.listed.borrow().shared),
         };
         self.nbd.set_exports(Exports::of_thread(exports));
         self.iscsi.set_targets(self.iscsi.targets().replaced_by(targets, access));
@@ -148,18 +153,44 @@ impl ServedPool {
     ///
     /// There is no such volume or snapshot, or it cannot be read. Everything is as it was.
     pub fn serve_wanted(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
-        let open = self.rehearsals.with_clones(&self.pool, self.dr.open_part(wanted));
+        let warnings = self.serve_open(wanted)?;
+        self.dr.note_wanted(wanted);
+        self.share_targets();
+        Ok(warnings)
+    }
+
+    fn serve_open(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
+        self.dr.note_serving(wanted);
+        let open = self.effective(wanted);
         let AssembledExports { nbd, targets, warnings } = self.exports.assemble(&open)?;
         self.wanted.replace(wanted.clone());
-        self.serve(PoolServices { exports: nbd, targets, access: wanted.access.clone() });
+        self.serve(PoolServices { exports: nbd, targets, access: open.access.clone() });
         self.iscsi.targets().update_sessions();
+        self.open.replace(open);
+        self.share_targets();
         Ok(warnings)
+    }
+
+    /// Shows the targets that the other sites of DR groups have, too.
+    fn share_targets(&self) {
+        let shared = self.dr.shared_targets(&self.open.borrow());
+        let portals = shared.portals.clone();
+        self.iscsi.set_targets(self.iscsi.targets().with_portals(portals));
+        self.listed.borrow_mut().shared = Arc::new(shared);
+        self.services_revision.set(self.services_revision.get() + 1);
+        self.services_changed.notify_one();
+    }
+
+    /// What is wanted, as hosts reach it now: without the volumes of DR groups that do not serve, with what came with those that
+    /// do.
+    pub(crate) fn effective(&self, wanted: &WantedExports) -> WantedExports {
+        self.rehearsals.with_clones(&self.pool, self.dr.served_part(wanted))
     }
 
     /// Serves again what is wanted: other volumes of DR groups may be open to hosts now.
     pub(crate) fn serve_again(&self) {
         let wanted = self.wanted.borrow().clone();
-        if let Err(refusal) = self.serve_wanted(&wanted) {
+        if let Err(refusal) = self.serve_open(&wanted) {
             self.notices.warn(format!("what hosts may reach could not be changed: {refusal}"));
         }
     }
@@ -173,7 +204,7 @@ impl ServedPool {
             .filter(|info| volumes.contains(&info.volume))
             .map(|info| info.name)
             .collect();
-        let wanted = self.wanted.borrow();
+        let wanted = self.dr.with_all_rows(&self.wanted.borrow());
         let mut left = 0;
         for client in self.nbd.listed_clients() {
             if wanted.nbd.iter().any(|export| export.name == client.export && names.contains(&export.volume))
@@ -448,6 +479,7 @@ async fn run(
         iscsi: Rc::clone(&iscsi),
         listed: RefCell::default(),
         wanted: RefCell::default(),
+        open: RefCell::default(),
         orders_done: Cell::new(0),
         order_under_way: Cell::new(None),
         services_changed: Notify::new(),
@@ -481,6 +513,7 @@ async fn run(
     // The sender is dropped with its daemon: that is a stop too.
     let _ = stopped.await;
     peers.remove(id);
+    peers.dr.services().remove_pool(id);
     // An initiator that does not log out when asked loses nothing either.
     with_deadline(world.sleep(LOG_OUT_MAX), iscsi.targets().log_out_all()).await;
     served.exports.settle().await;

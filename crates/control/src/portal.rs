@@ -181,7 +181,11 @@ impl Directory {
     }
 
     fn find_target(&self, target: &str) -> Option<(PoolRoutes, bool)> {
-        self.find(|view| view.targets.iter().any(|listed| listed.name.eq_ignore_ascii_case(target)))
+        self.find(|view| {
+            // A target of which all units are closed is served nowhere here.
+            let mut open = view.targets.iter().filter(|listed| !listed.units.is_empty());
+            open.any(|listed| listed.name.eq_ignore_ascii_case(target))
+        })
     }
 }
 
@@ -205,9 +209,14 @@ impl ExportDirectory for Directory {
 impl TargetDirectory for Directory {
     fn targets(&self) -> Targets {
         let views: Vec<_> = self.pools().iter().map(|pool| Arc::clone(&pool.views.borrow())).collect();
-        let access = AccessList::merged(views.iter().map(|view| &*view.access));
-        let listed = views.iter().flat_map(|view| view.targets.to_vec());
-        self.discovery.with_listed(listed).with_access(access)
+        let of_others = views.iter().map(|view| &view.shared_targets.access);
+        let access = AccessList::merged(views.iter().map(|view| &*view.access).chain(of_others));
+        let listed = views.iter().flat_map(|view| {
+            let served = view.targets.iter().chain(&view.shared_targets.listed);
+            served.cloned().collect::<Vec<_>>()
+        });
+        let portals = views.iter().flat_map(|view| view.shared_targets.portals.clone());
+        self.discovery.with_listed(listed).with_access(access).with_portals(portals)
     }
 
     fn place(&self, target: &str) -> TargetPlace {

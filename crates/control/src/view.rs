@@ -10,7 +10,7 @@
 //!    those of DR groups.
 
 use crate::{
-    dr::{group_view::DrGroups, rehearsal::RehearsalView},
+    dr::{group_view::DrGroups, rehearsal::RehearsalView, shared_targets::SharedTargets},
     job_request::JobRequest,
     metrics::NamedFigures,
     order::map_rows,
@@ -74,6 +74,8 @@ pub struct PoolView {
     pub targets: Arc<Vec<ListedTarget>>,
     /// Rights on the targets.
     pub access: Arc<AccessList>,
+    /// Targets that the other sites of DR groups have, too.
+    pub(crate) shared_targets: Arc<SharedTargets>,
     /// Hosts that use the exports and targets.
     pub sessions: Arc<Vec<SessionView>>,
     /// Grows when what is served changes.
@@ -164,7 +166,7 @@ impl ViewPublisher {
             unsettled.filter(|cut| cut.state != UnsettledState::UnderWay).collect(),
         );
         let services_revision = self.pool.services_revision();
-        let ListedServices { exports, targets, access } = self.pool.listed();
+        let ListedServices { exports, targets, access, shared } = self.pool.listed();
         keep_if_equal(&mut self.exports, exports);
         keep_if_equal(&mut self.targets, targets);
         keep_if_equal(&mut self.sessions, self.pool.sessions());
@@ -194,6 +196,7 @@ impl ViewPublisher {
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,
+            shared_targets: shared,
             sessions: Arc::clone(&self.sessions),
             services_revision,
             catalogue_revision: revision,

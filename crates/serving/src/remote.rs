@@ -18,6 +18,7 @@ use std::{
 };
 use world::{
     Address, BlockDevice, IoError, IoErrorKind, IoResult, World,
+    kept_writes::KeptWrites,
     real::{Sockets, host_files},
 };
 
@@ -97,11 +98,12 @@ impl Remote {
                 options.answer_max = answer_max.unwrap_or(options.answer_max);
                 let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let facts = device.info().clone();
+                let device = through_failovers(world, &uri.others, Rc::new(device));
                 Ok(OpenRemote {
                     is_read_only: facts.is_read_only,
                     model: Some(format!("{} {} {}", facts.vendor, facts.product, facts.revision)),
                     serial: facts.serial,
-                    device: Rc::new(device),
+                    device,
                 })
             }
             Self::Nbd(uri) => {
@@ -113,24 +115,26 @@ impl Remote {
                 let options = ClientOptions { tls, answer_max, ..usual };
                 let device = Client::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let is_read_only = device.is_read_only();
-                Ok(OpenRemote { is_read_only, model: None, serial: None, device: Rc::new(device) })
+                let device = through_failovers(world, &uri.others, Rc::new(device));
+                Ok(OpenRemote { is_read_only, model: None, serial: None, device })
             }
         }
     }
 
     /// True if what it carries can be read on its way: neither encrypted, nor within this machine.
     pub fn is_in_the_clear(&self) -> bool {
-        let (address, is_encrypted) = match self {
-            Self::Iscsi(uri, _) => (&uri.address, false),
-            Self::Nbd(uri) => (&uri.address, uri.tls.is_some()),
+        let (first, others, is_encrypted) = match self {
+            Self::Iscsi(uri, _) => (&uri.address, &uri.others, false),
+            Self::Nbd(uri) => (&uri.address, &uri.others, uri.tls.is_some()),
         };
-        let is_here = match address {
+        let is_here = |address: &Address| match address {
             Address::Unix(_) => true,
             Address::Tcp { host, .. } => {
                 host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
             }
         };
-        !is_encrypted && !is_here
+        let is_all_here = is_here(first) && others.iter().all(is_here);
+        !(is_encrypted || is_all_here)
     }
 
     /// The transport, for a report.
@@ -141,6 +145,11 @@ impl Remote {
             Self::Nbd(_) => "NBD, one connection a group",
         }
     }
+}
+
+/// A device with other addresses goes on at another site: what the one before may have lost is written again there.
+fn through_failovers(world: &World, others: &[Address], device: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+    if others.is_empty() { device } else { Rc::new(KeptWrites::new(world, device)) }
 }
 
 impl fmt::Display for Remote {

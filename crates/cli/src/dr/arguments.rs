@@ -16,8 +16,8 @@ use world::ByteCount;
   spindle dr status                                         roles, what a disaster would cost now, and what to do
   spindle failover sg1                                      moves the hosts to the other site, and back
 
-Both servers listen for each other: [replication] listen in their site files. Name the same units and exports in both files: \
-those of a secondary are closed to hosts until it is primary.
+Both servers listen for each other: [replication] listen in their site files. Targets, exports and rights come with a group: the \
+other site serves them while it is primary there.
 
 Ends with 0, or 2 if it was refused; 'status' with 1 if a group needs somebody.")]
 pub struct DrArguments {

@@ -31,7 +31,9 @@ pub fn show(sites: &DrSites, groups: &DrGroupList, console: &Console) -> Result<
     }
     lines(sites, groups).iter().for_each(|line| console.say(line));
     warnings(groups).iter().for_each(|warning| console.warn(warning));
-    let is_well = |row: &DrGroupRow| row.connected_since.is_some() && !row.is_behind;
+    let could_serve =
+        |row: &DrGroupRow| !row.is_complete || row.could_serve.as_ref().is_none_or(|could| could.could_serve);
+    let is_well = |row: &DrGroupRow| row.connected_since.is_some() && !row.is_behind && could_serve(row);
     let is_all_well = groups.groups.iter().all(is_well) && groups.damaged.is_empty() && !groups.is_incomplete;
     console.finish(if is_all_well { ExitStatus::Pass } else { ExitStatus::Fail })
 }
@@ -146,6 +148,7 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
     if let Some(since) = &row.alone_since {
         lines.push(format!("  alone since {since}: hosts are answered without {}", row.peer));
     }
+    lines.extend(could_serve_line(row));
     lines.extend(row.merge.as_ref().map(merge_line));
     if let (None, Some(reason)) = (&row.connected_since, &row.disconnected_because) {
         lines.push(format!("  not connected because: {reason}"));
@@ -168,6 +171,16 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
     }
     lines.extend(rehearsal_line(row).map(|line| format!("  {line}")));
     lines
+}
+
+/// Would hosts be served here now?
+fn could_serve_line(row: &DrGroupRow) -> Option<String> {
+    let could = row.could_serve.as_ref()?;
+    Some(match could.could_serve {
+        true if row.rows.is_empty() => "  could serve now: yes, by this site's own file".to_owned(),
+        true => format!("  could serve now: yes, by rows that came with it: {}", row.rows.join(", ")),
+        false => format!("  could serve now: no, because {}", could.reasons.join("; ")),
+    })
 }
 
 fn merge_line(merge: &DrMergeRow) -> String {

@@ -137,8 +137,13 @@ fn endpoints(
         exports: offers
             .iter()
             .map(|offer| ShownExport {
-                uri: NbdUri { address: address.clone(), export: offer.name.clone(), tls: uri_tls.clone() }
-                    .to_string(),
+                uri: NbdUri {
+                    address: address.clone(),
+                    others: Vec::new(),
+                    export: offer.name.clone(),
+                    tls: uri_tls.clone(),
+                }
+                .to_string(),
                 path: offer.path.clone(),
                 size: offer.size,
                 is_read_only: offer.is_read_only,

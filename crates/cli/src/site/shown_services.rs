@@ -19,7 +19,7 @@ pub fn show(server: &SiteServer, console: &Console) -> Result<(), Refusal> {
         .into_iter()
         .map(|(pool, uri)| match uri {
             ServedUri::Nbd { address, export } => {
-                (pool, NbdUri { address, export, tls: server.uri_tls() }.to_string())
+                (pool, NbdUri { address, others: Vec::new(), export, tls: server.uri_tls() }.to_string())
             }
             ServedUri::Iscsi { address, target, number } => {
                 (pool, format!("iscsi://{address}/{target}/{number}"))

@@ -22,14 +22,18 @@ pub const EXPORT: &str = "[[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n";
 pub struct Site {
     pub bench: Bench,
     pub port: u16,
+    /// Port of iSCSI.
+    pub iscsi: u16,
     server: Option<Child>,
 }
 
 impl Site {
     /// A site with a pool, and with what else its file has.
     pub fn begin(name: &str, tables: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut site = Self { bench: Bench::new(), port, server: None };
+        // Both at one time, so that they differ.
+        let [link, iscsi] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [port, iscsi] = [link, iscsi].map(|listener| listener.local_addr().unwrap().port());
+        let mut site = Self { bench: Bench::new(), port, iscsi, server: None };
         site.write(name, tables);
         site.start();
         site
@@ -37,9 +41,9 @@ impl Site {
 
     pub fn write(&self, name: &str, tables: &str) {
         let text = format!(
-            "[serve]\nsite = '{name}'\nnbd = 'unix:socket'\niscsi = '127.0.0.1:0'\n[[site]]\nname = '{name}'\n\
+            "[serve]\nsite = '{name}'\nnbd = 'unix:socket'\niscsi = '127.0.0.1:{}'\n[[site]]\nname = '{name}'\n\
              [replication]\nlisten = '127.0.0.1:{}'\n[[group]]\nname = 'mail'\ndrives = 2\ndrive_gb = 0.4\n{tables}",
-            self.port
+            self.iscsi, self.port
         );
         self.bench.make_file("site.toml", text.as_bytes());
     }

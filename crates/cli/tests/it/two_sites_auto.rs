@@ -3,7 +3,8 @@
 use crate::{
     judged_exports::{BLOCK, Endpoint, JOBS, PART, answered_lengths, fio, until},
     spindle::{Bench, json_of, signal},
-    two_sites::{Site, has_clients, pair_over},
+    two_sites::{EXPORT, Site, VOLUME, has_clients, pair_over},
+    two_sites_hosts::{OPEN_ROWS, TARGET, UriLoad},
 };
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -170,6 +171,22 @@ fn a_killed_primary_is_taken_over_without_a_person_and_nothing_answered_is_lost(
             kill_the_primary(Path::new("fio"), round)
         );
     }
+}
+
+#[test]
+fn an_iscsi_host_of_a_killed_primary_goes_on_at_the_other_site_without_a_person() {
+    let witness = Witness::begin();
+    let (mut boston, denver, _line) = watched(&witness, "2s");
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{OPEN_ROWS}"));
+    boston.verb("apply site.toml");
+    // Databases are made on an empty volume alone.
+    boston.io(&["write -P 0 0 1M"]);
+    until("the target came with the group", || denver.row()["rows"][0] == "unit disks/3");
+    let uri = format!("iscsi://{},{}/{TARGET}/3", boston.portal(), denver.portal());
+    let load = UriLoad::begin(&witness.bench, &uri, "15s");
+    boston.kill();
+    until("denver serves", || denver.row()["serves"] == true);
+    load.end(&denver);
 }
 
 /// QEMU's client, which does one command after the other as they are typed.

@@ -159,6 +159,7 @@ pub(super) fn group_claims(
         claims.extend(hosts_claim(pool, group, &other, now).map(of_group));
         claims.extend(course_claim(pool, group, &other, now).map(of_group));
         claims.extend(copy_claim(pool, group, &other, now).map(of_group));
+        claims.extend(serving_claim(pool, group).map(of_group));
         claims.extend(fork_claim(pool, group).map(of_group));
         claims.extend(witness_claim(pool, group, now).map(of_group));
     }
@@ -307,6 +308,16 @@ fn copy_claim(
     };
     let left = group.report.merge.as_ref().map(|merge| format!("; {}", merge_words(merge, now)));
     Some(ConditionClaim::new("dr_first_copy", pool, format!("{who}{}", left.unwrap_or_default())))
+}
+
+/// Hosts of a secondary would not find their disks here. A first copy that lacks something has a condition of its own.
+fn serving_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
+    let reasons = group.hosts.reasons_against.as_ref().filter(|reasons| !reasons.is_empty())?;
+    if !group.is_complete {
+        return None;
+    }
+    let text = format!("{} could not serve its hosts here now: {}", group.name, reasons.join("; "));
+    Some(ConditionClaim::new("dr_cannot_serve", pool, text))
 }
 
 fn fork_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {

@@ -8,7 +8,7 @@ use crate::{
     dr::{
         LinkView, PeerView,
         group_report::{DrGroupReport, DrMerge},
-        group_view::{DamagedDrGroup, DrGroupView, DrGroups, DrRole},
+        group_view::{DamagedDrGroup, DrGroupView, DrGroups, DrRole, GroupHostsView},
     },
     site::handle::SiteView,
 };
@@ -65,6 +65,7 @@ fn well() -> DrGroupView {
         complete_until: None,
         witness: None,
         report: DrGroupReport { kept_log_bytes: Some(64 << 20), ..DrGroupReport::default() },
+        hosts: GroupHostsView::default(),
     }
 }
 

@@ -41,7 +41,7 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 12] = [
+const SEEN_TOPICS: [&str; 13] = [
     "settlement",
     "space",
     "drive",
@@ -52,17 +52,19 @@ const SEEN_TOPICS: [&str; 12] = [
     "dr",
     "dr_hosts",
     "dr_copy",
+    "dr_hosts_here",
     "dr_record",
     "dr_fork",
 ];
 /// Topics that others raise and clear.
 const TOLD_TOPICS: [&str; 2] = ["power", "site_file"];
 /// Topics of conditions that a server that starts does not see at once, with the time after which it would have.
-const SLOWLY_SEEN: [(&str, Duration); 8] = [
+const SLOWLY_SEEN: [(&str, Duration); 9] = [
     ("dr_site", Duration::from_secs(15)),
     ("dr", Duration::from_secs(15)),
     ("dr_hosts", Duration::from_secs(15)),
     ("dr_copy", Duration::from_secs(60)),
+    ("dr_hosts_here", Duration::from_secs(60)),
     ("slow", Duration::from_secs(180)),
     ("rebuild", Duration::from_secs(180)),
     ("journal", Duration::from_secs(180)),

@@ -1,6 +1,9 @@
-//! Needs of the groups of all pools of their site: its identity, and the way to witnesses.
+//! Needs of the groups of all pools of their site: its identity, the way to witnesses, and the rows that came with groups.
 
-use super::etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness};
+use super::{
+    etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness},
+    kept_services::KeptServices,
+};
 use array::format::{GroupId, SiteId};
 use replication::{
     group_record::GroupSettings,
@@ -38,12 +41,18 @@ pub struct DrAccess(Arc<DrAccessState>);
 struct DrAccessState {
     site: OnceLock<SiteId>,
     witness: OnceLock<WitnessAccess>,
+    services: KeptServices,
 }
 
 impl DrAccess {
     /// Names this site. It has one name for as long as the process runs.
     pub(crate) fn set_site(&self, site: SiteId) {
         assert_eq!(*self.0.site.get_or_init(|| site), site, "a site keeps its identity");
+    }
+
+    /// The rows that came with groups.
+    pub(crate) fn services(&self) -> &KeptServices {
+        &self.0.services
     }
 
     /// Opens the way to witnesses.

@@ -1,9 +1,10 @@
 //! A DR group as other threads see it.
 
-use super::group_report::DrGroupReport;
+use super::{group_report::DrGroupReport, group_services::GroupServices};
 use array::format::{GroupId, SiteId, VolumeId};
 use replication::session::ReplicationMode;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use utoipa::ToSchema;
 use world::WallTime;
 
@@ -52,6 +53,22 @@ pub struct DrGroupView {
     pub witness: Option<WitnessStanding>,
     /// Times and figures for people.
     pub report: DrGroupReport,
+    /// The services by which hosts reach it.
+    pub hosts: GroupHostsView,
+}
+
+/// The services of a group at a site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupHostsView {
+    /// Rows of this site's own file, which the other site keeps; `None` before they are served here.
+    pub own: Option<Arc<GroupServices>>,
+    /// Of a secondary: the reasons for which hosts would not be served here now, if it were promoted; `None` if it is not known
+    /// yet.
+    pub reasons_against: Option<Vec<String>>,
+    /// Rows that came with the group, by kind and name, which are served while it is primary here.
+    pub rows: Vec<String>,
+    /// Rows that came with the group and are not served, each with its reason.
+    pub clashes: Vec<String>,
 }
 
 /// The witness of a group, as this side knows it.

@@ -8,7 +8,7 @@
 
 use super::{
     group_report::{DrGroupReport, GroupReporter},
-    group_view::{DrGroupView, DrRole, WitnessStanding},
+    group_view::{DrGroupView, DrRole, GroupHostsView, WitnessStanding},
     takeover::PromotionOrder,
     thread_channel::ThreadChannel,
 };
@@ -227,6 +227,7 @@ impl HostedGroup {
             complete_until: None,
             witness: self.witness(),
             report: DrGroupReport::default(),
+            hosts: GroupHostsView::default(),
         };
         let mut kept_log_bytes = None;
         match &*self.running.borrow() {

@@ -143,6 +143,7 @@ pub(super) struct Link {
     pub world: World,
     pub site: SiteHandle,
     pub notices: NoticeSender,
+    pub(super) access: DrAccess,
     pub(super) network: Rc<dyn Network>,
     journal: Arc<DaemonJournal>,
     pub(super) settings: LinkSettings,
@@ -169,7 +170,12 @@ async fn run(
     let begun = async {
         let listener = network.listen(&address).await;
         let listener = listener.map_err(|error| listen_refusal(&error, "[replication] listen"))?;
-        let begun = Link::new(&world, (network, listener, protection), (name, site, journal), notices)?;
+        let begun = Link::new(
+            &world,
+            (network, listener, protection),
+            (name, site, journal, access.clone()),
+            notices,
+        )?;
         access.set_site(begun.0.settings.site);
         Ok(begun)
     };
@@ -226,7 +232,7 @@ impl Link {
     fn new(
         world: &World,
         (network, socket, protection): (Rc<dyn Network>, Box<dyn Listener>, LinkProtection),
-        (name, site, journal): (String, SiteHandle, Arc<DaemonJournal>),
+        (name, site, journal, access): (String, SiteHandle, Arc<DaemonJournal>, DrAccess),
         notices: NoticeSender,
     ) -> Result<(Rc<Self>, Rc<dyn Listener>), Refusal> {
         let own = own_identity(world, &journal)?;
@@ -261,6 +267,7 @@ impl Link {
                 world: world.clone(),
                 site,
                 notices: notices.clone(),
+                access,
                 network,
                 journal,
                 settings,
@@ -431,7 +438,7 @@ impl Link {
                 });
             }
             LinkOrder::Offer { peer, offer, answer } => match self.session_with(peer) {
-                Ok(session) => session.offer(offer, answer),
+                Ok(session) => session.offer(offer.0, &offer.1, answer),
                 Err(refusal) => drop(answer.send(Err(refusal))),
             },
             LinkOrder::RequestHandOver { peer, group, answer } => match self.session_with(peer) {

@@ -1,6 +1,7 @@
 //! The link to other sites as other threads see it, and the orders that they give to its thread.
 
 use super::{
+    group_services::GroupServices,
     line_test::{LineTest, LineTestOrder},
     site_message::GroupOffer,
 };
@@ -43,12 +44,36 @@ pub struct PeerView {
 
 /// An order to the link's thread.
 pub(super) enum LinkOrder {
-    MakeToken { valid: Duration, answer: oneshot::Sender<Result<String, Refusal>> },
-    Pair { name: String, address: String, token: String, answer: oneshot::Sender<Result<SiteId, Refusal>> },
-    Unpair { site: SiteId, answer: oneshot::Sender<Result<(), Refusal>> },
-    TestLine { peer: SiteId, order: LineTestOrder, answer: oneshot::Sender<Result<LineTest, Refusal>> },
-    Offer { peer: SiteId, offer: GroupOffer, answer: oneshot::Sender<Result<(), Refusal>> },
-    RequestHandOver { peer: SiteId, group: GroupId, answer: oneshot::Sender<Result<(), Refusal>> },
+    MakeToken {
+        valid: Duration,
+        answer: oneshot::Sender<Result<String, Refusal>>,
+    },
+    Pair {
+        name: String,
+        address: String,
+        token: String,
+        answer: oneshot::Sender<Result<SiteId, Refusal>>,
+    },
+    Unpair {
+        site: SiteId,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
+    TestLine {
+        peer: SiteId,
+        order: LineTestOrder,
+        answer: oneshot::Sender<Result<LineTest, Refusal>>,
+    },
+    /// A group to be made, and the rows by which hosts reach it.
+    Offer {
+        peer: SiteId,
+        offer: Box<(GroupOffer, GroupServices)>,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
+    RequestHandOver {
+        peer: SiteId,
+        group: GroupId,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
 }
 
 /// The link, seen from another thread.
@@ -100,8 +125,14 @@ impl LinkHandle {
         self.ask(|answer| LinkOrder::RequestHandOver { peer, group, answer }).await
     }
 
-    /// Has another site make the replicas of a group.
-    pub(crate) async fn offer(&self, peer: SiteId, offer: GroupOffer) -> Result<(), Refusal> {
+    /// Has another site make the replicas of a group, and keep the rows by which hosts reach it.
+    pub(crate) async fn offer(
+        &self,
+        peer: SiteId,
+        offer: GroupOffer,
+        services: GroupServices,
+    ) -> Result<(), Refusal> {
+        let offer = Box::new((offer, services));
         self.ask(|answer| LinkOrder::Offer { peer, offer, answer }).await
     }
 }

@@ -9,22 +9,31 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `hosted_group`, `takeover`, `pool_groups`, [`rehearsal`]; [`mode`],
-//! `site_message`, `peer_session`, [`link_view`], [`link_thread`], [`line_test`].
+//! Reading order: `thread_channel`, [`group_services`], `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
+//! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `hosted_group`, `takeover`,
+//! `pool_groups`, [`rehearsal`]; [`mode`], `site_message`, `service_exchange`, `peer_session`, [`link_view`], [`link_thread`],
+//! [`line_test`].
 
 pub mod access;
+mod could_serve;
 mod etcd_gateway;
 mod etcd_witness;
 pub mod group_report;
+pub mod group_services;
 pub mod group_view;
 mod hosted_group;
+pub(crate) mod kept_services;
 pub mod line_test;
 pub mod link_thread;
 pub mod link_view;
 pub mod mode;
 mod peer_session;
 pub(crate) mod pool_groups;
+mod pool_services;
 pub mod rehearsal;
+mod service_exchange;
+mod service_plan;
+pub(crate) mod shared_targets;
 pub(crate) mod site_message;
 mod takeover;
 mod thread_channel;

@@ -6,9 +6,11 @@
 //! 2. An offer is answered once, at the latest when the session ends.
 
 use super::{
+    group_services::GroupServices,
     link_thread::Link,
     pool_groups::{GroupVolume, begin_change},
-    site_message::{GroupOffer, RefusedOffer, SiteMessage, group_of},
+    service_exchange::{ServiceExchange, reachable_portal},
+    site_message::{GroupOffer, RefusedOffer, SERVICES_VERSION, SiteMessage, group_of},
     thread_channel::{carry, thread_channel},
 };
 use crate::{order::OrderRefusal, site::handle::PoolHandle};
@@ -47,6 +49,7 @@ pub(super) struct PeerSession {
     /// Groups that have a channel.
     carried: RefCell<BTreeSet<GroupId>>,
     offers: RefCell<BTreeMap<GroupId, OfferAnswer>>,
+    services: Rc<ServiceExchange>,
 }
 
 impl PeerSession {
@@ -60,6 +63,7 @@ impl PeerSession {
             theirs: RefCell::default(),
             carried: RefCell::default(),
             offers: RefCell::default(),
+            services: Rc::default(),
         })
     }
 
@@ -190,6 +194,14 @@ impl PeerSession {
                     }
                     shown = Some(groups);
                 }
+                self.services.keep(link, peer);
+                if self.version() >= SERVICES_VERSION {
+                    for message in self.services.due(link, peer) {
+                        if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
+                            return;
+                        }
+                    }
+                }
                 let looked = link.world.sleep(LOOK_EVERY);
                 let Either::Right((Some(message), _)) = select(looked, pin!(said.recv())).await else {
                     continue;
@@ -206,8 +218,9 @@ impl PeerSession {
                     Ok(body) => Err(format!("a frame {:?} does not belong here", body.kind())),
                     Err(_) => return,
                 };
-                match message {
-                    Ok(message) => self.hear(link, message),
+                let heard = message.and_then(|message| self.hear(link, message));
+                match heard {
+                    Ok(()) => {}
                     Err(problem) => {
                         let name = link.peer_name(peer);
                         link.notices.warn(format!(
@@ -221,7 +234,8 @@ impl PeerSession {
         select(pin!(sending), pin!(taking)).await;
     }
 
-    fn hear(&self, link: &Rc<Link>, message: SiteMessage) {
+    /// Does what a message asks for. The error is the reason for which it is none.
+    fn hear(&self, link: &Rc<Link>, message: SiteMessage) -> Result<(), String> {
         match message {
             SiteMessage::Site { name, groups } => {
                 link.note_name(self.session.peer_site(), &name);
@@ -230,7 +244,11 @@ impl PeerSession {
             SiteMessage::Offer(offer) => {
                 let (own, peer) = (Rc::clone(link), self.session.peer_site());
                 let group = offer.group.clone();
-                self.answer(link, group, async move { take_offer(&own, peer, offer).await });
+                let services = Rc::clone(&self.services);
+                self.answer(link, group.clone(), async move {
+                    take_offer(&own, peer, offer).await?;
+                    services.keep_new(&own, group_of(&group)?)
+                });
             }
             SiteMessage::HandOver { group } => {
                 let (own, peer, meant) = (Rc::clone(link), self.session.peer_site(), group.clone());
@@ -247,7 +265,16 @@ impl PeerSession {
                 };
                 answer.into_iter().for_each(|answer| drop(answer.send(answered.clone())));
             }
+            SiteMessage::Portal { iscsi } => {
+                let near = self.connections().into_iter().next().map(|(address, _)| address);
+                let portal = iscsi.zip(near).and_then(|(said, near)| reachable_portal(&said, &near));
+                link.access.services().set_iscsi_portal_of(self.session.peer_site(), portal);
+            }
+            SiteMessage::Services { group, part, parts, text } => {
+                return self.services.take(&group, (part, parts), text);
+            }
         }
+        Ok(())
     }
 
     /// Does something for the other site, beside other messages, and answers it.
@@ -260,11 +287,19 @@ impl PeerSession {
         });
     }
 
-    /// Has the other site make replicas.
-    pub fn offer(&self, offer: GroupOffer, answer: OfferAnswer) {
-        if let Ok(group) = group_of(&offer.group) {
-            self.ask(group, SiteMessage::Offer(offer), answer);
+    /// Has the other site make replicas, and keep the rows by which hosts reach them.
+    pub fn offer(&self, offer: GroupOffer, services: &GroupServices, answer: OfferAnswer) {
+        let Ok(group) = group_of(&offer.group) else { return };
+        if self.version() >= SERVICES_VERSION {
+            let Some(parts) = SiteMessage::services(group, &services.text()) else {
+                let problem =
+                    format!("{}: its exports, targets and rights are too many to travel with it", offer.name);
+                return drop(answer.send(Err(Refusal::new(problem, "make several groups of its volumes"))));
+            };
+            // The session may have ended: all are answered then.
+            parts.into_iter().for_each(|part| drop(self.say.send(part)));
         }
+        self.ask(group, SiteMessage::Offer(offer), answer);
     }
 
     /// Has the other site hand a group over.

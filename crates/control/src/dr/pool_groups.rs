@@ -10,6 +10,8 @@ use super::{
     access::DrAccess,
     group_view::{DamagedDrGroup, DrGroups},
     hosted_group::{Entry, GroupHosts, GroupOrder, HostedGroup},
+    kept_services::KeptServices,
+    pool_services::ServiceState,
     takeover::PromotionOrder,
     thread_channel::ThreadChannel,
 };
@@ -22,7 +24,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{BLOCK_BYTES, EpochId, Fence, GroupId, Stamp, VolumeId},
+    format::{BLOCK_BYTES, EpochId, Fence, GroupId, PoolId, SiteId, Stamp, VolumeId},
     pool::{NewVolume, Pool, VolumeSetting},
 };
 use replication::{
@@ -72,6 +74,7 @@ pub(crate) struct PoolDrGroups {
     /// A damaged record names no volumes: everything is closed then.
     is_all_closed: Cell<bool>,
     hosts: Rc<PoolHosts>,
+    pub(super) services: ServiceState,
 }
 
 /// The clients of the pool.
@@ -91,6 +94,7 @@ impl PoolDrGroups {
             closed: RefCell::default(),
             is_all_closed: Cell::new(false),
             hosts: Rc::default(),
+            services: ServiceState::default(),
         });
         for (id, record) in load_records(pool) {
             let started = match record {
@@ -135,7 +139,7 @@ impl PoolDrGroups {
     }
 
     fn look(&self) {
-        if self.closed_volumes() != *self.closed.borrow() {
+        if self.closed_volumes() != *self.closed.borrow() || self.is_plan_old() {
             self.hosts.refresh();
         }
     }
@@ -190,7 +194,6 @@ impl PoolDrGroups {
                 all.filter(|info| closed.contains(&info.volume)).map(|info| info.name).collect()
             }
         };
-        *self.closed.borrow_mut() = closed;
         // A path has the pool in front.
         let is_open = |meant: &str| {
             let path = VolumePath::of(&Path::new("pool").join(meant)).filter(|path| path.snapshot.is_none());
@@ -202,8 +205,21 @@ impl PoolDrGroups {
         open
     }
 
+    /// Hosts are about to reach what the groups allow now.
+    pub(super) fn note_closed(&self) {
+        *self.closed.borrow_mut() = self.closed_volumes();
+    }
+
     pub fn view(&self) -> DrGroups {
         let mut groups: Vec<_> = self.groups.borrow().values().map(|group| group.view()).collect();
+        let space = self.pool.space();
+        let used_percent = space.used_bytes.saturating_mul(100) / space.usable_bytes.max(1);
+        let closed = self.closed.borrow();
+        for group in &mut groups {
+            group.hosts = self.hosts_view(group, used_percent);
+            // It may serve, and hosts find nothing before the pool has opened its volumes.
+            group.serves &= !group.volumes.iter().any(|volume| closed.contains(volume));
+        }
         groups.sort_by(|one, other| one.name.cmp(&other.name));
         let damaged = self
             .damaged
@@ -233,6 +249,45 @@ impl PoolDrGroups {
             || Refusal::new(format!("{name} is not secondary here"), "see 'spindle dr status'");
         let follower = group.follower().ok_or_else(not_secondary)?;
         Ok((name, follower))
+    }
+
+    /// True if a group serves hosts here.
+    pub(super) fn serves(&self, group: GroupId) -> bool {
+        self.groups.borrow().get(&group).is_some_and(|group| group.serves())
+    }
+
+    /// A damaged record closes the whole pool.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_all_closed.get()
+    }
+
+    pub(super) fn kept(&self) -> &KeptServices {
+        self.access.services()
+    }
+
+    pub(super) fn pool_id(&self) -> PoolId {
+        self.pool.id()
+    }
+
+    /// Names of the pool's volumes.
+    pub(super) fn volumes_by_id(&self) -> BTreeMap<VolumeId, String> {
+        self.pool.volumes().into_iter().map(|info| (info.volume, info.name)).collect()
+    }
+
+    /// The other site of each group.
+    pub(super) fn peers(&self) -> Vec<(GroupId, SiteId)> {
+        self.groups.borrow().iter().map(|(group, hosted)| (*group, hosted.settings.peer)).collect()
+    }
+
+    /// The groups that follow here.
+    pub(super) fn secondary_groups(&self) -> BTreeSet<GroupId> {
+        let groups = self.groups.borrow();
+        groups.iter().filter(|(_, hosted)| hosted.follower().is_some()).map(|(group, _)| *group).collect()
+    }
+
+    /// The volumes of each group.
+    pub(super) fn group_volumes(&self) -> Vec<(GroupId, Vec<VolumeId>)> {
+        self.groups.borrow().iter().map(|(group, hosted)| (*group, hosted.volumes())).collect()
     }
 
     /// The volumes of all groups.
@@ -396,6 +451,7 @@ impl PoolDrGroups {
         let started = self.pool.between_writes(&volumes, || self.start(record, entry)).await;
         let started = started.map_err(|error| refusal_of(&name, &error))?;
         started.map_err(|problem| Refusal::new(format!("DR group {name}: {problem}"), ""))?;
+        self.note_groups();
         self.look();
         Ok(())
     }
@@ -437,6 +493,7 @@ impl PoolDrGroups {
     /// Forgets a group. Its volumes stay, and are no replicas any more.
     pub async fn remove(&self, group: GroupId) -> Result<(), Refusal> {
         let Ok(hosted) = self.find(group) else { return self.remove_damaged(group).await };
+        self.check_rows_unused(group, &hosted.settings.name)?;
         // An attempt that failed has ended its flows already.
         let _ = self.ask(group, GroupOrder::End).await;
         let name = hosted.settings.name.clone();
@@ -447,6 +504,8 @@ impl PoolDrGroups {
             self.pool.remove_replication_record(group).await.map_err(refused)?;
         }
         self.groups.borrow_mut().remove(&group);
+        self.kept().drop_group(group);
+        self.note_groups();
         self.hosts.refresh();
         Ok(())
     }

@@ -10,9 +10,16 @@ use replication::{
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
+use std::fmt;
 
 /// Groups that a site may name.
 const GROUPS_MAX: usize = 1000;
+/// The version of the protocol from which on sites send the services of groups.
+pub(super) const SERVICES_VERSION: u16 = 3;
+/// Parts of a group's services.
+pub(super) const SERVICE_PARTS_MAX: usize = 64;
+/// Bytes of a part: as JSON in JSON each may become two.
+const SERVICE_PART_BYTES: usize = 24_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -25,6 +32,27 @@ pub(super) enum SiteMessage {
     HandOver { group: String },
     /// The answer to an offer, or to a wish for a hand over.
     Answer { group: String, refused: Option<RefusedOffer> },
+    /// The address of the sender's iSCSI portal, as it listens; none if it has none.
+    Portal { iscsi: Option<String> },
+    /// A part of the rows by which hosts reach a group of which the sender is primary, numbered from 0.
+    Services { group: String, part: usize, parts: usize, text: ServicesPart },
+}
+
+/// A part of a text that has secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ServicesPart(String);
+
+impl ServicesPart {
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl fmt::Debug for ServicesPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServicesPart({} bytes)", self.0.len())
+    }
 }
 
 /// A group that another site is to have replicas of.
@@ -77,16 +105,45 @@ impl SiteMessage {
     ///
     /// It is no message, or more than is allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let message: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        // The text of an error may show a part of the message, which may have secrets.
+        let failed = |error: serde_json::Error| match text.contains("\"services\"") {
+            true => format!("line {}, column {}", error.line(), error.column()),
+            false => error.to_string(),
+        };
+        let message: Self = serde_json::from_str(text).map_err(failed)?;
         let is_allowed = match &message {
             Self::Site { groups, .. } => groups.len() <= GROUPS_MAX,
             Self::Offer(offer) => {
                 (1..=GROUP_VOLUMES_MAX).contains(&offer.volumes.len())
                     && offer.witness.len() <= WITNESS_ADDRESSES_MAX
             }
-            Self::HandOver { .. } | Self::Answer { .. } => true,
+            Self::Services { part, parts, text, .. } => {
+                part < parts && *parts <= SERVICE_PARTS_MAX && text.0.len() <= SERVICE_PART_BYTES
+            }
+            Self::HandOver { .. } | Self::Answer { .. } | Self::Portal { .. } => true,
         };
         if is_allowed { Ok(message) } else { Err("a list of it has too many entries, or none".to_owned()) }
+    }
+}
+
+impl SiteMessage {
+    /// The services of a group as messages; `None` if they are too long.
+    pub fn services(group: GroupId, text: &str) -> Option<Vec<Self>> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (part, more) = rest.split_at(rest.floor_char_boundary(SERVICE_PART_BYTES));
+            parts.push(part.to_owned());
+            rest = more;
+        }
+        let count = parts.len();
+        let message = |(part, text)| Self::Services {
+            group: group.to_string(),
+            part,
+            parts: count,
+            text: ServicesPart(text),
+        };
+        (count <= SERVICE_PARTS_MAX).then(|| parts.into_iter().enumerate().map(message).collect())
     }
 }
 
@@ -147,6 +204,32 @@ pub(super) fn default_name(site: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_travel_in_parts_and_their_bytes_stay() {
+        let messages = SiteMessage::services(GroupId([3; 16]), r#"{"a":1}"#).unwrap();
+        let golden = r#"{"kind":"services","group":"03030303-0303-0303-0303-030303030303","part":0,"parts":1,"text":"{\"a\":1}"}"#;
+        assert_eq!(messages.iter().map(|message| message.frame().text).collect::<Vec<_>>(), [golden]);
+        let portal = SiteMessage::Portal { iscsi: Some("0.0.0.0:3260".to_owned()) }.frame().text;
+        assert_eq!(portal, r#"{"kind":"portal","iscsi":"0.0.0.0:3260"}"#);
+        assert!(!format!("{messages:?}").contains("a\""), "it may have secrets");
+        let long = "ü\"".repeat(40_000);
+        let messages = SiteMessage::services(GroupId([3; 16]), &long).unwrap();
+        let mut text = String::new();
+        for message in messages {
+            let Ok(SiteMessage::Services { text: part, .. }) = SiteMessage::parse(&message.frame().text)
+            else {
+                panic!("a part is not read");
+            };
+            text += &part.into_text();
+        }
+        assert_eq!(text, long);
+        assert_eq!(SiteMessage::services(GroupId([3; 16]), &"x".repeat(65 * SERVICE_PART_BYTES)), None);
+        let wrong = golden.replace("\"part\":0", "\"part\":1");
+        assert!(SiteMessage::parse(&wrong).is_err());
+        let secret = golden.replace("\"part\":0", "\"part\":\"secret\"");
+        assert!(!SiteMessage::parse(&secret).unwrap_err().contains("secret"));
+    }
 
     #[test]
     fn messages_are_read_as_they_were_written_and_others_are_refused() {

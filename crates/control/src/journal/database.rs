@@ -9,6 +9,7 @@
 use super::{
     APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
     audit::AUDIT,
+    dr_services::DR_SERVICES,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
     pairings::PAIRINGS,
@@ -207,6 +208,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         PAIRINGS.name(),
         RECOVERY.name(),
         REHEARSALS.name(),
+        DR_SERVICES.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -228,6 +230,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(PAIRINGS)?;
     transaction.open_table(RECOVERY)?;
     transaction.open_table(REHEARSALS)?;
+    transaction.open_table(DR_SERVICES)?;
     Ok(())
 }
 

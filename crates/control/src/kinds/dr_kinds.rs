@@ -116,6 +116,19 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         NoStep,
     ),
     condition(
+        "dr_cannot_serve",
+        "dr_hosts_here",
+        Warning,
+        "A DR group that is secondary here would not serve its hosts if it were promoted: a portal, a right or a name is missing or taken, or the pool is above 90 %.",
+        [
+            "Mail goes on at the primary. If that is lost, hosts do not find all of their disks here.",
+            "It keeps the group's targets, exports and rights as the primary sends them, and never changes a row of this site's own file for them.",
+            "Until nothing is in the way: 'spindle dr status' here names each reason.",
+            "Give the portal an address, rename the row of this site's file that has the name, or make room, as the reason says.",
+        ],
+        Morning,
+    ),
+    condition(
         "dr_record_damaged",
         "dr_record",
         Error,
@@ -196,6 +209,18 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         [
             "Its hosts connect again, if the failover is done.",
             "It does it, or refuses it and says why to the one who asked.",
+            STAYS,
+            "Nothing.",
+        ],
+        NoStep,
+    ),
+    occurrence(
+        "dr_services_kept",
+        Note,
+        "Targets, exports and rights of a DR group came from the site that is primary, or changed there.",
+        [
+            "Nothing changes.",
+            "It keeps them, and serves them while the group is primary here.",
             STAYS,
             "Nothing.",
         ],

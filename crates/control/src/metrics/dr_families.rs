@@ -73,6 +73,12 @@ pub static DR_FAMILIES: &[MetricFamily] = &[
         |group| flag(!group.report.is_first_copy_lacking),
     ),
     group(
+        "spindle_dr_group_could_serve",
+        GAUGE,
+        "1 if hosts would be served here as at the primary if the group were promoted now. Of a secondary.",
+        |group| group.hosts.reasons_against.as_ref().and_then(|reasons| flag(reasons.is_empty())),
+    ),
+    group(
         "spindle_dr_group_unconfirmed_bytes",
         BYTES,
         "Bytes that hosts were answered for, or wait for, and the other site has not confirmed. Of a primary.",

@@ -22,7 +22,7 @@ impl LostServices {
     /// The sessions of a pool that lose something once it serves `wanted`, and what.
     pub fn sessions(&self, served: &ServedPool, wanted: &WantedExports) -> Vec<(SessionView, String)> {
         // Serving refuses volumes that are not there, or leaves them out with a warning.
-        let other = served.exports.ended_by(wanted).unwrap_or_default();
+        let other = served.exports.ended_by(&served.effective(wanted)).unwrap_or_default();
         let lost = |session: SessionView| {
             let what = self.lost_by(&session, wanted).or_else(|| changed_under(&session, &other))?;
             Some((session, what))

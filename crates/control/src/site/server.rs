@@ -20,7 +20,7 @@ use super::{
 use crate::{
     conditions::condition_id,
     daemon::Daemon,
-    dr::access::DrAccess,
+    dr::{access::DrAccess, group_services::PortalReach},
     journal::{DaemonJournal, JournalError, JournalPool},
     metrics::MetricsSetting,
     notice::NoticeSender,
@@ -166,6 +166,7 @@ impl SiteServer {
         if let Some(own) = journal.own_identity().map_err(|error| error.refusal())? {
             daemon.dr_access().set_site(SiteId(own.site));
         }
+        begin_services(&daemon, &journal, &wanted.nbd_tls, notices)?;
         let addresses = Rc::new(WantedAddresses::of(&wanted, &site, &context.folder));
         let requests = SiteRequests::new();
         let unanswered = UnansweredPools::default();
@@ -369,6 +370,28 @@ fn power_of_before(notices: &NoticeSender) -> SitePower {
         Some(open) if open.kind == "on_battery" => SitePower::OnBattery,
         _ => SitePower::OnLine,
     }
+}
+
+/// Has the pools find what came with DR groups, before they are opened.
+fn begin_services(
+    daemon: &Daemon,
+    journal: &Arc<DaemonJournal>,
+    nbd_tls: &TlsMode,
+    notices: &NoticeSender,
+) -> Result<(), Refusal> {
+    let access = daemon.dr_access();
+    let unusable = access.services().load(journal).map_err(|error| error.refusal())?;
+    unusable.iter().for_each(|line| notices.warn(line.clone()));
+    let reach = |address: &Option<Address>, is_certified: bool| match address {
+        None => PortalReach::Nobody,
+        Some(address) if address.is_local() => PortalReach::Local,
+        Some(_) if is_certified => PortalReach::Certified,
+        Some(_) => PortalReach::Everyone,
+    };
+    let PortalAddresses { nbd, iscsi } = daemon.addresses();
+    let asks_who = matches!(nbd_tls, TlsMode::Required(tls) if tls.asks_who());
+    access.services().set_reach((reach(nbd, asks_who), reach(iscsi, false)), iscsi.clone());
+    Ok(())
 }
 
 /// The site of a file's text, with the groups that it leaves to be understood.

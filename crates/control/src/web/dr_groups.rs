@@ -175,9 +175,12 @@ pub(super) async fn create(
     check_witness(&link.look(), site, auto.as_ref())?;
     let (own_name, own_ids) = (name.clone(), ids.clone());
     let found = order(&pool, "check DR group", move |served| {
-        Box::pin(async move { served.dr.check_new(&own_name, &own_ids).map_err(ApiProblem::from) })
+        Box::pin(async move {
+            let found = served.dr.check_new(&own_name, &own_ids).map_err(ApiProblem::from)?;
+            Ok((found, served.dr.services_for(&own_ids)))
+        })
     });
-    let found = found.await?;
+    let (found, services) = found.await?;
     let offer = GroupOffer::new(group, (&name, mode), pool_there.as_ref().unwrap_or(&pool.name), &found);
     let offer = offer.with_witness(auto.as_ref());
     let settings = GroupSettings { name, mode: checked, peer: site, volumes: ids, auto };
@@ -187,7 +190,7 @@ pub(super) async fn create(
         Box::pin(async move { dr.check_settings(group, &of_group).await })
     })
     .await?;
-    link.offer(site, offer).await?;
+    link.offer(site, offer, services).await?;
     change(&pool, "make DR group", move |dr| {
         Box::pin(async move { dr.create_primary(group, settings).await })
     })
@@ -302,11 +305,15 @@ pub(super) async fn delete(
     };
     let pool = match site.pools.values().find(has) {
         Some(pool) => pool.clone(),
-        None if identity.may_be_done => return Ok(StatusCode::NO_CONTENT),
+        None if identity.may_be_done => {
+            api.journal.forget_dr_services(&group)?;
+            return Ok(StatusCode::NO_CONTENT);
+        }
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
     };
     change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
     api.journal.forget_rehearsal(&group)?;
+    api.journal.forget_dr_services(&group)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

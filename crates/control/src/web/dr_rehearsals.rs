@@ -159,7 +159,7 @@ pub(super) async fn begin(
     shown(&api, &pool, is_served).await;
     let uri = |export: &str| {
         let tls = is_encrypted.then(UriTls::default);
-        NbdUri { address: address.clone(), export: export.to_owned(), tls }.to_string()
+        NbdUri { address: address.clone(), others: Vec::new(), export: export.to_owned(), tls }.to_string()
     };
     let clone = |one: &crate::dr::rehearsal::RehearsedVolume| RehearsalCloneRow {
         volume: one.name.clone(),
@@ -262,5 +262,8 @@ pub(super) fn add_to_rows(api: &ApiState, rows: &mut [DrGroupRow]) {
             outcome: past.outcome,
             seconds: past.seconds,
         });
+        if let (None, Some(could)) = (&row.last_rehearsal, &mut row.could_serve) {
+            could.remarks = vec!["a failover was never rehearsed here".to_owned()];
+        }
     }
 }

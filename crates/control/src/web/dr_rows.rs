@@ -88,6 +88,26 @@ pub struct DrGroupRow {
     /// Of a group that fails over without a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witness: Option<DrWitnessRow>,
+    /// Of a secondary: would hosts be served here now, if it were promoted? Left out while that is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub could_serve: Option<DrCouldServeRow>,
+    /// Exports and units that came with the group from the other site, by kind and name: served while it is primary here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
+    /// Targets, exports and rights that came with the group and are not served, each with its reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub row_clashes: Vec<String>,
+}
+
+/// Would a secondary serve its hosts now?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrCouldServeRow {
+    pub could_serve: bool,
+    /// Empty if it could.
+    pub reasons: Vec<String>,
+    /// In the way of nothing: it was never rehearsed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// The witness of a group, as this site knows it.
@@ -249,6 +269,13 @@ impl DrGroupRow {
             received_bytes: report.received_bytes,
             last_word: report.last_word.map(at),
             forks: report.forks.clone(),
+            could_serve: group.hosts.reasons_against.clone().map(|reasons| DrCouldServeRow {
+                could_serve: reasons.is_empty(),
+                reasons,
+                remarks: Vec::new(),
+            }),
+            rows: group.hosts.rows.clone(),
+            row_clashes: group.hosts.clashes.clone(),
             rehearsing_since: rehearsing.map(|one| at(one.began)),
             last_rehearsal: None,
         }

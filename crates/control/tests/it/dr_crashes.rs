@@ -79,6 +79,8 @@ fn live(seed: u64) -> (DrCounts, u64) {
             sites,
             hosts,
             mode,
+            // A group whose hosts use rows that came with it is not removed.
+            rows_travel: !removes && seed % 2 == 0,
             random,
             group: RefCell::default(),
             have_one_history: Cell::new(false),

@@ -24,6 +24,8 @@ pub struct DrScene {
     pub sites: [Rc<DrSite>; 2],
     pub hosts: Rc<DrHosts>,
     pub mode: DrMode,
+    /// Denver's file names no volume: hosts find them there by the rows that came with the group.
+    pub rows_travel: bool,
     pub random: RefCell<Random>,
     /// UUID of the group.
     pub group: RefCell<String>,

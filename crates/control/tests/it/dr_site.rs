@@ -58,6 +58,8 @@ pub struct DrSite {
     journal: SimStateFile,
     /// Its file names the volumes.
     pub names_volumes: Cell<bool>,
+    /// More tables of its file.
+    pub more: RefCell<String>,
     /// Opens its pool while it is down.
     reader: SimNode,
     warnings: Rc<RefCell<Vec<String>>>,
@@ -88,6 +90,7 @@ impl DrSite {
             made: MadePools::default(),
             journal: SimStateFile::new(name, seed),
             names_volumes: Cell::new(number == 0),
+            more: RefCell::default(),
             reader,
             warnings: Rc::default(),
         })
@@ -112,7 +115,7 @@ impl DrSite {
                 );
             }
         }
-        text
+        text + &self.more.borrow()
     }
 
     /// Starts the server, which is down.
@@ -273,7 +276,7 @@ impl DrSite {
     /// Connects a host to the export of a volume.
     pub async fn connect(&self, world: &World, volume: &str) -> IoResult<Client> {
         let address = Address::parse(&format!("{}:10809", self.name()), 0).unwrap();
-        let uri = NbdUri { address, export: volume.to_owned(), tls: None };
+        let uri = NbdUri { address, others: Vec::new(), export: volume.to_owned(), tls: None };
         let options = ClientOptions { connect_max: Duration::from_secs(2), ..ClientOptions::default() };
         Client::connect(world, self.network.host("host"), uri, options).await
     }

@@ -5,7 +5,7 @@ use control::{
     dr::{
         PeerView,
         group_report::DrGroupReport,
-        group_view::{DrGroupView, DrRole},
+        group_view::{DrGroupView, DrRole, GroupHostsView},
     },
     metrics::{MeteredDrGroup, MeteredSite, NamedFigures},
 };
@@ -44,6 +44,7 @@ pub fn with_groups(pools: Vec<NamedFigures>) -> MeteredSite {
             sent_bytes: 8192,
             ..DrGroupReport::default()
         },
+        hosts: GroupHostsView::default(),
     };
     let secondary = DrGroupView {
         group: GroupId([4; 16]),
@@ -54,6 +55,7 @@ pub fn with_groups(pools: Vec<NamedFigures>) -> MeteredSite {
         is_alone: false,
         connected_since: Some(NOON),
         complete_until: Some((NOON, true)),
+        hosts: GroupHostsView { reasons_against: Some(Vec::new()), ..GroupHostsView::default() },
         report: DrGroupReport { received_bytes: 12_288, last_word: Some(NOON), ..DrGroupReport::default() },
         ..primary.clone()
     };

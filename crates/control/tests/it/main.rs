@@ -10,6 +10,7 @@ mod api_rows;
 mod conditions_seen;
 mod dr_crashes;
 mod dr_hosts;
+mod dr_rows;
 mod dr_scene;
 mod dr_site;
 mod dr_steps;

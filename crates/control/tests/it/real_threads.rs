@@ -99,7 +99,7 @@ async fn start(world: &World, folder: &Path, options: RealOptions) -> (Daemon, N
 /// URIs of an export by NBD and by iSCSI.
 fn uris(daemon: &Daemon, name: &str) -> [String; 2] {
     let address = daemon.addresses().nbd.clone().unwrap();
-    let nbd = NbdUri { address, export: name.to_owned(), tls: None };
+    let nbd = NbdUri { address, others: Vec::new(), export: name.to_owned(), tls: None };
     [nbd.to_string(), format!("iscsi://{}/{}/0", daemon.addresses().iscsi.as_ref().unwrap(), name_of(name))]
 }
 

@@ -169,7 +169,7 @@ fn drives_join_and_leave_while_fio_writes_and_reads_what_it_wrote() {
             return bench.end().await;
         }
         let address = bench.server.daemon().addresses().nbd.clone().unwrap();
-        let uri = NbdUri { address, export: "store".to_owned(), tls: None };
+        let uri = NbdUri { address, others: Vec::new(), export: "store".to_owned(), tls: None };
         let mut arguments: Vec<String> =
             ["--name=verified", "--ioengine=nbd", "--rw=randwrite", "--bs=16k", "--size=24M", "--iodepth=4"]
                 .map(str::to_owned)

@@ -179,7 +179,7 @@ pub async fn start(
 
 pub async fn nbd_client(world: &World, network: &SimNetwork, export: &str) -> world::IoResult<Client> {
     let address = Address::parse("server:10809", 0).unwrap();
-    let uri = NbdUri { address, export: export.to_owned(), tls: None };
+    let uri = NbdUri { address, others: Vec::new(), export: export.to_owned(), tls: None };
     Client::connect(world, network.host("client"), uri, ClientOptions::default()).await
 }
 

@@ -20,8 +20,11 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt, sync::Notify};
 use world::{
-    IoError, IoErrorKind, IoResult, Moment, Network, Stream, World,
-    network::reconnecting::{ConnectFailure, Protocol, Reader, Reconnecting, Writer},
+    Address, IoError, IoErrorKind, IoResult, Moment, Network, Stream, World,
+    network::{
+        address_ring::AddressRing,
+        reconnecting::{ConnectFailure, Protocol, Reader, Reconnecting, Writer},
+    },
 };
 
 /// A target that owes responses and has been silent this long gets a NOP-Out; after twice this time the
@@ -37,6 +40,7 @@ pub struct TargetSession {
     world: World,
     network: Rc<dyn Network>,
     uri: IscsiUri,
+    portals: AddressRing,
     options: InitiatorOptions,
     /// The same for each connection, so that a new session reinstates the old one (RFC 7143, 6.3.5).
     isid: [u8; 6],
@@ -62,6 +66,7 @@ impl TargetSession {
             world: world.clone(),
             network,
             tasks: RefCell::new(Tasks::new(uri.lun())),
+            portals: AddressRing::new(&uri.address, &uri.others),
             uri,
             options,
             isid,
@@ -158,10 +163,12 @@ impl Protocol for TargetSession {
     }
 
     async fn connect(&self) -> Result<(Stream, SessionTerms), ConnectFailure> {
-        let Self { world, network, uri, options, isid, .. } = self;
+        let Self { world, network, uri, portals, options, isid, .. } = self;
         let session_type = SessionType::Normal(&uri.target);
+        let log_in =
+            async |portal: &Address| log_in(world, &**network, portal, session_type, *isid, options).await;
         let LoggedInConnection { stream, terms } =
-            log_in(world, &**network, &uri.address, session_type, *isid, options).await?;
+            portals.connect(world, options.connect_max, log_in).await?;
         Ok((stream, terms))
     }
 
@@ -180,6 +187,7 @@ impl Protocol for TargetSession {
     }
 
     fn opened(&self) {
+        self.portals.opened();
         self.tasks.borrow_mut().open();
     }
 

@@ -1,4 +1,4 @@
-//! URIs of logical units: `iscsi://HOST[:PORT]/TARGET/UNIT`.
+//! URIs of logical units: `iscsi://HOST[:PORT][,HOST[:PORT]…]/TARGET/UNIT`.
 //!
 //! libiscsi's form with a user name and a password is refused: every user of the machine can read a command
 //! line.
@@ -15,6 +15,8 @@ const NAME_BYTES_MAX: usize = 223;
 pub struct IscsiUri {
     /// Address of the portal.
     pub address: Address,
+    /// More portals, as those of another site, for when it does not serve the unit.
+    pub others: Vec<Address>,
     /// Name of the target: `iqn.2026-11.org.example:mail`.
     pub target: String,
     /// Logical unit number.
@@ -61,16 +63,22 @@ impl FromStr for IscsiUri {
         }
         let unit = unit.parse().ok().filter(|&unit: &u16| unit < UNITS_END);
         let unit = unit.ok_or_else(|| refuse("a unit is a number from 0 to 16383"))?;
-        let address =
-            Address::parse(host, PORT).ok().filter(|address| matches!(address, Address::Tcp { .. }));
-        let address = address.ok_or_else(|| refuse("it names no host, or its port is invalid"))?;
-        Ok(Self { address, target: target.to_owned(), unit })
+        let portal = |host: &str| {
+            Address::parse(host, PORT).ok().filter(|address| matches!(address, Address::Tcp { .. }))
+        };
+        let portals: Option<Vec<Address>> = host.split(',').map(portal).collect();
+        let mut portals =
+            portals.ok_or_else(|| refuse("it names no host, or its port is invalid"))?.into_iter();
+        let address = portals.next().expect("a text has a first part");
+        Ok(Self { address, others: portals.collect(), target: target.to_owned(), unit })
     }
 }
 
 impl fmt::Display for IscsiUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "iscsi://{}/{}/{}", self.address, self.target, self.unit)
+        write!(f, "iscsi://{}", self.address)?;
+        self.others.iter().try_for_each(|other| write!(f, ",{other}"))?;
+        write!(f, "/{}/{}", self.target, self.unit)
     }
 }
 
@@ -102,6 +110,9 @@ mod tests {
             );
             assert_eq!(uri.to_string(), printed);
         }
+        let two: IscsiUri = "iscsi://mail,[::1]:1/t/0".parse().unwrap();
+        assert_eq!(two.others, [Address::parse("[::1]:1", 0).unwrap()]);
+        assert_eq!(two.to_string(), "iscsi://mail:3260,[::1]:1/t/0");
         let lun = |unit: u16| IscsiUri { unit, ..("iscsi://h/t/0").parse().unwrap() }.lun();
         assert_eq!((lun(5)[..2].to_vec(), lun(300)[..2].to_vec()), (vec![0, 5], vec![0x41, 0x2c]));
     }
@@ -111,7 +122,7 @@ mod tests {
         for text in ["", "nbd://h/x/0", "iscsi://h", "iscsi://h/", "iscsi://h/t", "iscsi://h/t/x"]
             .into_iter()
             .chain(["iscsi://h/t/16384", "iscsi://h/t/0/1", "iscsi:///t/0", "iscsi://h:x/t/0"])
-            .chain(["iscsi://h/a b/0", "iscsi://unix:/x/t/0"])
+            .chain(["iscsi://h/a b/0", "iscsi://unix:/x/t/0", "iscsi://h,/t/0", "iscsi://,h/t/0"])
         {
             let error = text.parse::<IscsiUri>().expect_err(text).to_string();
             assert!(error.contains("expected iscsi://HOST:PORT/TARGET/UNIT"), "{error}");

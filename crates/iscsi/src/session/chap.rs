@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //!
-//! 1. A [`Secret`] is neither printed nor stored.
+//! 1. A [`Secret`] is never printed, and only [`Secret::exposed`] gives it to one who stores it.
 //! 2. Every login draws a new [`Challenge`].
 
 use crate::wire::text::Pair;
@@ -53,6 +53,11 @@ impl Secret {
         } else {
             Err(BadSecret { bytes: bytes.len() })
         }
+    }
+
+    /// Its bytes, for one who keeps it as a secret.
+    pub fn exposed(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -26,7 +26,7 @@ const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
 /// Most bytes of text keys in one login, over all its requests.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Tag of our only portal group.
+/// Tag of a target's only portal group.
 pub const PORTAL_GROUP: u16 = 1;
 
 /// Status class and detail of a login that is refused (RFC 7143, 11.13.5).
@@ -104,6 +104,16 @@ pub trait LoginPolicy {
 
     /// The portal to which the next login is redirected; `None` if it is served here.
     fn redirection(&self) -> Option<&str>;
+
+    /// The portal of another server that has a target of that name for the initiator; `None` if there is none.
+    fn moved_to(&self, _name: &str, _initiator: &str) -> Option<&str> {
+        None
+    }
+
+    /// Tag of the portal group of a target here.
+    fn portal_group(&self, _name: &str) -> u16 {
+        PORTAL_GROUP
+    }
 }
 
 /// A session in the full feature phase.
@@ -247,13 +257,17 @@ impl<'t, P: LoginPolicy> TargetLogin<'t, P> {
         }
         if self.is_normal {
             let name = said("TargetName").ok_or(LoginRefusal::MISSING_PARAMETER)?;
-            let target = self.policy.target(name, initiator).ok_or(LoginRefusal::NOT_FOUND)?;
-            if let Some(portal) = self.policy.redirection() {
+            let target = self.policy.target(name, initiator);
+            let portal = match &target {
+                Some(_) => self.policy.redirection(),
+                None => Some(self.policy.moved_to(name, initiator).ok_or(LoginRefusal::NOT_FOUND)?),
+            };
+            if let Some(portal) = portal {
                 self.portal = Some(portal.to_owned());
                 return Err(LoginRefusal::MOVED);
             }
-            self.target = Some(target);
-            answers.push(("TargetPortalGroupTag".to_owned(), PORTAL_GROUP.to_string()));
+            self.target = target;
+            answers.push(("TargetPortalGroupTag".to_owned(), self.policy.portal_group(name).to_string()));
         }
         self.initiator = Some(initiator.to_owned());
         self.has_named = true;

@@ -106,6 +106,46 @@ impl AccessList {
         merged
     }
 
+    /// The same list with more initiators, whose rights are on targets that it does not know; one that it lists keeps its credentials
+    /// here. `open` are targets that every initiator may use, `own` the targets' credentials if it has none. A list of nobody in
+    /// particular has all rights already.
+    #[must_use]
+    pub fn with_added(
+        &self,
+        added: impl IntoIterator<Item = (String, InitiatorRights)>,
+        open: impl IntoIterator<Item = String>,
+        own: Option<Credentials>,
+    ) -> Self {
+        let mut list = self.clone();
+        let Some(named) = &mut list.named else { return list };
+        for (initiator, rights) in added {
+            let entry = named.entry(initiator.to_ascii_lowercase()).or_insert_with(|| InitiatorRights {
+                credentials: rights.credentials.clone(),
+                units: BTreeMap::new(),
+            });
+            for (target, units) in rights.units {
+                entry.units.entry(target).or_default().extend(units);
+            }
+        }
+        list.open.extend(open);
+        let is_shared = |own: &Credentials| {
+            let mut secrets = named.values().filter_map(|rights| rights.credentials.as_ref());
+            secrets.any(|known| known.secret == own.secret)
+        };
+        list.own = list.own.or(own.filter(|own| !is_shared(own)));
+        list
+    }
+
+    /// The listed initiators, in lower case, with their rights; none if every initiator may use every unit.
+    pub fn listed(&self) -> impl Iterator<Item = (&str, &InitiatorRights)> {
+        self.named.iter().flatten().map(|(name, rights)| (name.as_str(), rights))
+    }
+
+    /// True if every initiator may use the target.
+    pub fn is_open(&self, target: &str) -> bool {
+        self.named.is_none() || self.open.contains(target)
+    }
+
     fn rights(&self, initiator: &str) -> Option<&InitiatorRights> {
         self.named.as_ref()?.get(&initiator.to_ascii_lowercase())
     }
@@ -164,6 +204,18 @@ mod tests {
         assert!(open.admits("iqn.x:b") && open.credentials_of("iqn.x:a").is_some());
         assert_eq!(open.right("iqn.x:b", "iqn.u", 3), Some(AccessRight::Write));
         assert_eq!((open.right("iqn.x:b", "iqn.t", 0), open.right("iqn.x:a", "iqn.t", 1)), (None, None));
+        let other = InitiatorRights {
+            credentials: who("b", "another twelve"),
+            units: BTreeMap::from([("iqn.v".to_owned(), BTreeMap::from([(2, AccessRight::Write)]))]),
+        };
+        let added = [("iqn.x:A".to_owned(), other.clone()), ("iqn.x:c".to_owned(), other.clone())];
+        let more = open.with_added(added.clone(), ["iqn.w".to_owned()], who("us", "twelve bytes"));
+        assert_eq!(more.credentials_of("iqn.x:a"), open.credentials_of("iqn.x:a"), "those of here");
+        assert_eq!(more.credentials_of("iqn.x:c"), other.credentials.as_ref());
+        assert_eq!(more.right("iqn.x:a", "iqn.v", 2), Some(AccessRight::Write));
+        assert_eq!(more.right("iqn.x:a", "iqn.t", 0), Some(AccessRight::Read));
+        assert!(more.is_open("iqn.w") && more.own().is_none(), "an initiator has that secret");
+        assert_eq!(everybody.with_added(added, [], None), everybody);
         let merged = AccessList::merged([&open, &AccessList::everybody()]);
         assert_eq!(merged, open, "a list of no initiators adds none");
     }

@@ -36,7 +36,7 @@ use crate::{
     scsi::unit::{AccessibleUnit, LogicalUnit},
     session::{
         chap::Credentials,
-        login::{LoginPolicy, NewSession},
+        login::{LoginPolicy, NewSession, PORTAL_GROUP},
     },
 };
 use std::{
@@ -63,6 +63,18 @@ pub struct ListedTarget {
     pub units: BTreeSet<u64>,
 }
 
+/// The portals of a target that two sites have. One of them serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetPortals {
+    /// Tag of the portal group of this server.
+    pub group: u16,
+    /// Portals of the other site (`HOST:PORT`), and the tag of their group.
+    pub others: Vec<String>,
+    pub other_group: u16,
+    /// The first of these serves the target: a login here is redirected to it.
+    pub has_moved: bool,
+}
+
 /// All targets of a server and the rights on them.
 #[derive(Clone, Default)]
 pub struct Targets {
@@ -70,6 +82,8 @@ pub struct Targets {
     /// Found by discovery, served by other threads.
     listed: Rc<[ListedTarget]>,
     access: Rc<AccessList>,
+    /// By iSCSI names of targets.
+    portals: Rc<BTreeMap<String, TargetPortals>>,
     /// Portals to which logins are redirected, round robin.
     redirect_portals: Rc<[String]>,
     turn: Rc<Cell<usize>>,
@@ -89,6 +103,16 @@ impl Targets {
 
     pub fn with_access(self, access: AccessList) -> Self {
         Self { access: Rc::new(access), ..self }
+    }
+
+    /// Says which targets two sites have. Those that have moved are to be among the listed ones.
+    pub fn with_portals(self, portals: impl IntoIterator<Item = (String, TargetPortals)>) -> Self {
+        Self { portals: Rc::new(portals.into_iter().collect()), ..self }
+    }
+
+    /// The other site's part in a target, if there is one.
+    pub fn portals_of(&self, name: &str) -> Option<&TargetPortals> {
+        self.portals.get(&name.to_ascii_lowercase())
     }
 
     /// Makes this a group portal: it answers discovery and redirects logins to `portals` (`HOST:PORT`).
@@ -201,6 +225,18 @@ impl LoginPolicy for Targets {
     fn redirection(&self) -> Option<&str> {
         let turn = self.turn.replace(self.turn.get().wrapping_add(1));
         self.redirect_portals.get(turn.checked_rem(self.redirect_portals.len())?).map(String::as_str)
+    }
+
+    /// Targets that are hidden from an initiator have not moved for it either.
+    fn moved_to(&self, name: &str, initiator: &str) -> Option<&str> {
+        let portals = self.portals_of(name).filter(|portals| portals.has_moved)?;
+        let mut visible = self.names_visible_to(initiator).into_iter();
+        let is_visible = visible.any(|known| known.eq_ignore_ascii_case(name));
+        portals.others.first().filter(|_| is_visible).map(String::as_str)
+    }
+
+    fn portal_group(&self, name: &str) -> u16 {
+        self.portals_of(name).map_or(PORTAL_GROUP, |portals| portals.group)
     }
 }
 

@@ -4,6 +4,7 @@
 //! empty text request (RFC 7143, 11.10 and 11.11).
 
 use super::{
+    TargetPortals,
     connection::{Connection, PROTOCOL_ERROR},
     send_queue::StatSn,
 };
@@ -54,7 +55,13 @@ impl Connection {
             let seen = self.targets.names_visible_to(&self.initiator).into_iter();
             for name in seen.filter(|name| wanted == "All" || name.eq_ignore_ascii_case(&wanted)) {
                 answers.push(("TargetName".to_owned(), name.to_owned()));
-                answers.push(("TargetAddress".to_owned(), format!("{},{PORTAL_GROUP}", self.portal)));
+                let portals = self.targets.portals_of(name);
+                let group = portals.map_or(PORTAL_GROUP, |portals| portals.group);
+                answers.push(("TargetAddress".to_owned(), format!("{},{group}", self.portal)));
+                if let Some(TargetPortals { others, other_group, .. }) = portals {
+                    let addresses = others.iter().map(|other| format!("{other},{other_group}"));
+                    answers.extend(addresses.map(|address| ("TargetAddress".to_owned(), address)));
+                }
             }
         }
         answers

@@ -73,7 +73,7 @@ struct Someone {
 impl Someone {
     async fn connect(&self, target: &str, unit: u16) -> IoResult<Initiator> {
         let address = Address::parse("server", 3260).unwrap();
-        let uri = IscsiUri { address, target: target.to_owned(), unit };
+        let uri = IscsiUri { address, others: Vec::new(), target: target.to_owned(), unit };
         Initiator::connect(&self.world, self.network.host("client"), uri, self.options.clone()).await
     }
 

@@ -17,7 +17,12 @@ use world::{
 const SIZE: u64 = BLOCKS * 512;
 
 fn uri(target: &str, unit: u16) -> IscsiUri {
-    IscsiUri { address: Address::parse("server", 3260).unwrap(), target: format!("iqn.x:{target}"), unit }
+    IscsiUri {
+        address: Address::parse("server", 3260).unwrap(),
+        others: Vec::new(),
+        target: format!("iqn.x:{target}"),
+        unit,
+    }
 }
 
 /// Serves the drive as LUN 0 of target `mail` until the world ends.

@@ -21,4 +21,5 @@ mod scene;
 mod sessions;
 mod tgt;
 mod thresholds;
+mod two_portals;
 mod withholding;

@@ -132,7 +132,7 @@ fn a_target_survives_malformed_sessions() {
                 spoil(&mut random, &mut bytes);
                 send_and_drain(&world, &network, bytes).await;
             }
-            let uri = IscsiUri { address: address(), target: TARGET.to_owned(), unit: 0 };
+            let uri = IscsiUri { address: address(), others: Vec::new(), target: TARGET.to_owned(), unit: 0 };
             let host = network.host("client");
             let disk = Initiator::connect(&world, host, uri, InitiatorOptions::default()).await;
             let disk = disk.expect("it serves on");

@@ -89,7 +89,7 @@ async fn start(
 }
 
 async fn connect(world: &World, network: &SimNetwork, target: &str) -> world::IoResult<Initiator> {
-    let uri = IscsiUri { address: address(), target: target.to_owned(), unit: 0 };
+    let uri = IscsiUri { address: address(), others: Vec::new(), target: target.to_owned(), unit: 0 };
     Initiator::connect(world, network.host("client"), uri, InitiatorOptions::default()).await
 }
 

@@ -20,8 +20,9 @@ use tokio::{
     sync::Notify,
 };
 use world::{
-    Buffer, IoError, IoErrorKind, IoResult, Moment, Network, Stream, World,
+    Address, Buffer, IoError, IoErrorKind, IoResult, Moment, Network, Stream, World,
     network::{
+        address_ring::AddressRing,
         reconnecting::{ConnectFailure, Protocol, Reader, Reconnecting, Writer},
         write_slices,
     },
@@ -36,6 +37,7 @@ pub struct ExportSession {
     world: World,
     network: Rc<dyn Network>,
     uri: NbdUri,
+    addresses: AddressRing,
     options: ClientOptions,
     /// The export as first negotiated; a connection to a different export is refused.
     info: OnceCell<ExportInfo>,
@@ -54,6 +56,7 @@ impl ExportSession {
         let session = Self {
             world: world.clone(),
             network,
+            addresses: AddressRing::new(&uri.address, &uri.others),
             uri,
             options,
             info: OnceCell::new(),
@@ -87,14 +90,14 @@ impl ExportSession {
         self.requests.borrow_mut().check_flush()
     }
 
-    async fn negotiate(&self) -> IoResult<(Stream, ExportInfo)> {
+    async fn negotiate(&self, address: &Address) -> IoResult<(Stream, ExportInfo)> {
         let Self { world, network, uri, options, .. } = self;
         let tls = options.tls.as_ref().filter(|_| uri.tls.is_some());
         if uri.tls.is_some() && tls.is_none() {
             let story = format!("{uri}: no authority's certificate given");
             return Err(IoError::new(IoErrorKind::PermissionDenied, story));
         }
-        let stream = network.connect(&uri.address).await?;
+        let stream = network.connect(address).await?;
         let (info, stream) = agree(world, stream, &uri.export, tls).await.map_err(|error| {
             let kind = match error {
                 HandshakeError::Broken(_) => IoErrorKind::Disconnected,
@@ -241,13 +244,18 @@ impl Protocol for ExportSession {
     }
 
     async fn connect(&self) -> Result<(Stream, ExportInfo), ConnectFailure> {
-        self.negotiate().await.map_err(|error| ConnectFailure { error, is_retryable: false })
+        let negotiate = async |address: &Address| {
+            let negotiated = self.negotiate(address).await;
+            negotiated.map_err(|error| ConnectFailure { error, is_retryable: false })
+        };
+        self.addresses.connect(&self.world, self.options.connect_max, negotiate).await
     }
 
     fn begin(&self, _: &ExportInfo) {}
 
     /// The handshake has verified the export.
     async fn open(&self) -> IoResult<()> {
+        self.addresses.opened();
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! NBD URIs: `nbd://HOST:PORT/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`; with TLS `nbds://` and
+//! NBD URIs: `nbd://HOST:PORT[,HOST:PORT…]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH[&socket=PATH…]`; with TLS `nbds://` and
 //! `nbds+unix://`, which take `tls-certificates=FOLDER` and `tls-hostname=NAME`, the name in the server's
 //! certificate if it is not the host's (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>).
 
@@ -10,6 +10,8 @@ use world::Address;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdUri {
     pub address: Address,
+    /// More addresses, as that of another site, for when it does not serve the export.
+    pub others: Vec<Address>,
     /// Export name; empty for a server's only export.
     pub export: String,
     /// Set for `nbds` and `nbds+unix`.
@@ -39,7 +41,7 @@ impl NbdUri {
 /// The parameters after the question mark.
 #[derive(Default)]
 struct Query {
-    socket: Option<PathBuf>,
+    sockets: Vec<PathBuf>,
     tls: UriTls,
 }
 
@@ -51,7 +53,7 @@ impl Query {
             let value = decode(value).filter(|value| !value.is_empty());
             let value = value.ok_or_else(|| format!("{key} is empty or badly escaped"))?;
             match key {
-                "socket" => query.socket = Some(value.into()),
+                "socket" => query.sockets.push(value.into()),
                 "tls-certificates" => query.tls.certificates = Some(value.into()),
                 "tls-hostname" => query.tls.hostname = Some(value),
                 _ => return Err(format!("unknown parameter {key}")),
@@ -84,20 +86,33 @@ impl FromStr for NbdUri {
             _ => return Err(refuse("it does not begin with nbd:// or nbds://")),
         };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let Query { socket, tls } = Query::read(query).map_err(|problem| refuse(&problem))?;
+        let Query { sockets, tls } = Query::read(query).map_err(|problem| refuse(&problem))?;
         if !is_tls && tls != UriTls::default() {
             return Err(refuse("TLS parameters require nbds:// or nbds+unix://"));
         }
         let (host, export) = place.split_once('/').unwrap_or((place, ""));
-        let address = match socket {
-            Some(_) if !is_unix => return Err(refuse("a socket path requires nbd+unix://")),
-            Some(socket) if host.is_empty() && place.starts_with('/') => Address::Unix(socket),
-            Some(_) => return Err(refuse("nbd+unix:/// takes three slashes")),
-            None if is_unix => return Err(refuse("it names no socket")),
-            None => Address::parse(host, PORT).map_err(|error| refuse(&error.to_string()))?,
+        let has_sockets = !sockets.is_empty();
+        let addresses: Vec<Address> = match is_unix {
+            false if has_sockets => return Err(refuse("a socket path requires nbd+unix://")),
+            true if has_sockets && host.is_empty() && place.starts_with('/') => {
+                sockets.into_iter().map(Address::Unix).collect()
+            }
+            true if has_sockets => return Err(refuse("nbd+unix:/// takes three slashes")),
+            true => return Err(refuse("it names no socket")),
+            false => {
+                let parsed = host.split(',').map(|host| Address::parse(host, PORT));
+                parsed.collect::<Result<_, _>>().map_err(|error| refuse(&error.to_string()))?
+            }
         };
+        if is_tls && !is_unix && addresses.len() > 1 && tls.hostname.is_none() {
+            return Err(refuse(
+                "several hosts over TLS require tls-hostname, the name in the certificates of all",
+            ));
+        }
+        let mut addresses = addresses.into_iter();
+        let address = addresses.next().expect("a text has a first part");
         let export = decode(export).ok_or_else(|| refuse("its export is badly escaped"))?;
-        Ok(Self { address, export, tls: is_tls.then_some(tls) })
+        Ok(Self { address, others: addresses.collect(), export, tls: is_tls.then_some(tls) })
     }
 }
 
@@ -137,18 +152,23 @@ impl fmt::Display for NbdUri {
                 Some(path.to_string_lossy())
             }
             Address::Tcp { .. } => {
-                write!(f, "{scheme}://{}/{export}", self.address)?;
+                write!(f, "{scheme}://{}", self.address)?;
+                self.others.iter().try_for_each(|other| write!(f, ",{other}"))?;
+                write!(f, "/{export}")?;
                 None
             }
         };
         let certificates = tls.certificates.as_ref().map(|folder| folder.to_string_lossy());
-        let pairs = [
-            ("socket", socket),
+        let others = self.others.iter().map(|other| match other {
+            Address::Unix(path) => ("socket", Some(path.to_string_lossy())),
+            Address::Tcp { .. } => ("socket", None),
+        });
+        let more = [
             ("tls-certificates", certificates),
             ("tls-hostname", tls.hostname.as_ref().map(|name| name.into())),
         ];
         let mut mark = '?';
-        for (key, value) in pairs {
+        for (key, value) in std::iter::once(("socket", socket)).chain(others).chain(more) {
             if let Some(value) = value {
                 write!(f, "{mark}{key}={}", encode(&value))?;
                 mark = '&';
@@ -178,6 +198,15 @@ mod tests {
             assert_eq!(uri.tls.is_some(), text.starts_with("nbds"));
             assert_eq!(uri.to_string().parse(), Ok(uri), "what is printed reads back");
         }
+        for (text, other) in [
+            ("nbd://a,b:1/x", "b:1"),
+            ("nbds://a,[::1]/x?tls-hostname=mail", "[::1]:10809"),
+            ("nbd+unix:///x?socket=/a&socket=/b", "unix:/b"),
+        ] {
+            let uri: NbdUri = text.parse().unwrap();
+            assert_eq!(uri.others.iter().map(Address::to_string).collect::<Vec<_>>(), [other]);
+            assert_eq!(uri.to_string().parse(), Ok(uri), "what is printed reads back");
+        }
     }
 
     #[test]
@@ -185,6 +214,7 @@ mod tests {
         for text in
             ["", "http://x", "nbd://", "nbd://h:99999/x", "nbd://h/%4", "nbd://h/%ff", "nbd+unix:///x"]
                 .into_iter()
+                .chain(["nbd://a,/x", "nbds://a,b/x"])
                 .chain([
                     "nbd+unix://x?socket=/s",
                     "nbd://h/x?tls=1",

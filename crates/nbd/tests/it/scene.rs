@@ -40,7 +40,12 @@ pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
 }
 
 pub fn uri(name: &str) -> NbdUri {
-    NbdUri { address: Address::parse("server:10809", 0).unwrap(), export: name.to_owned(), tls: None }
+    NbdUri {
+        address: Address::parse("server:10809", 0).unwrap(),
+        others: Vec::new(),
+        export: name.to_owned(),
+        tls: None,
+    }
 }
 
 /// Serves `exports` on host `server` until the world ends.

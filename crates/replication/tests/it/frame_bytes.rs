@@ -101,7 +101,7 @@ pub fn examples() -> Vec<Frame> {
         ..ours.clone()
     };
     replica.unfinished = Some(UnfinishedPass { since: cut([0, 0]), until: cut([900, 40]) });
-    let versions = VersionRange::OURS;
+    let versions = VersionRange::new(1, 2).expect("a range");
     let program = "spindle 0.1.0".to_owned();
     let epoch = ours.lineage.as_ref().expect("it has one").current().clone();
     let outcome = decide(&ours, &replica);

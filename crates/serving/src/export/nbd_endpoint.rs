@@ -20,7 +20,13 @@ pub fn nbd_endpoint(
     };
     let is_restricted = matches!(&tls, TlsMode::Required(tls) if tls.asks_who());
     let uri = |shared: &SharedDevice| {
-        NbdUri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
+        NbdUri {
+            address: address.clone(),
+            others: Vec::new(),
+            export: shared.name.clone(),
+            tls: uri_tls.clone(),
+        }
+        .to_string()
     };
     let offer = |shared: &SharedDevice| {
         let write_cache = EffectiveWriteCache::of(shared, settings.write_cache, None);

@@ -75,12 +75,13 @@ pub(super) fn to_record(uri: &Path, access: &RemoteSettings) -> Result<(Remote, 
     };
     let remote = remote_at(uri, &access)?;
     if let Remote::Nbd(uri) = &remote {
-        let socket = match &uri.address {
+        let addresses = std::iter::once(&uri.address).chain(&uri.others);
+        let sockets = addresses.filter_map(|address| match address {
             Address::Unix(socket) => Some(socket),
             Address::Tcp { .. } => None,
-        };
+        });
         let certificates = uri.tls.as_ref().and_then(|tls| tls.certificates.as_ref());
-        if let Some(relative) = socket.into_iter().chain(certificates).find(|path| path.is_relative()) {
+        if let Some(relative) = sockets.chain(certificates).find(|path| path.is_relative()) {
             let problem = format!("{uri}: {} is a relative path", relative.display());
             return Err(Refusal::new(problem, "the pool's record needs one that begins with /"));
         }

@@ -3,6 +3,7 @@
 //! A [`Stream`] has TCP's guarantees: bytes arrive in the order in which they were sent, or not at all. It is
 //! tokio's pair of traits, so code written against those (TLS, buffering) works in both worlds.
 
+pub mod address_ring;
 pub mod handover;
 pub mod receiver;
 pub mod reconnecting;
