@@ -63,6 +63,10 @@ pub enum DrBug {
     StaysReplica,
     /// The record of a removed group stays in its pool.
     RecordLeftBehind,
+    /// Replicas that a creation left stay when the pool is opened.
+    OrphansKept,
+    /// Groups merge without waiting for their turns.
+    TurnsIgnored,
 }
 
 impl DrBug {

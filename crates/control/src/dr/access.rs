@@ -1,5 +1,6 @@
 //! Needs of the groups of all pools of their site: its identity, and the way to witnesses.
 
+use super::merge_turns::MergeTurns;
 use array::format::{GroupId, SiteId};
 use replication::{
     group_record::GroupSettings,
@@ -37,12 +38,18 @@ pub struct DrAccess(Arc<DrAccessState>);
 struct DrAccessState {
     site: OnceLock<SiteId>,
     witness: OnceLock<WitnessAccess>,
+    merge_turns: MergeTurns,
 }
 
 impl DrAccess {
     /// Names this site. It has one name for as long as the process runs.
     pub(crate) fn set_site(&self, site: SiteId) {
         assert_eq!(*self.0.site.get_or_init(|| site), site, "a site keeps its identity");
+    }
+
+    /// The turns of the groups that merge.
+    pub(super) fn merge_turns(&self) -> &MergeTurns {
+        &self.0.merge_turns
     }
 
     /// Opens the way to witnesses.

@@ -15,17 +15,21 @@
 pub mod access;
 pub mod group_report;
 pub mod group_view;
+mod half_made;
 mod hosted_group;
 pub mod line_test;
 pub mod link_thread;
 pub mod link_view;
+pub(crate) mod merge_turns;
 pub mod mode;
 mod peer_session;
 pub(crate) mod pool_groups;
 pub mod rehearsal;
 pub(crate) mod site_message;
+mod suspension;
 mod takeover;
 mod thread_channel;
+pub mod verification;
 
 pub use link_thread::{LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting};
 pub use link_view::{LinkHandle, LinkView, PeerView};

@@ -23,7 +23,11 @@ pub struct VersionRange {
 
 impl VersionRange {
     /// The versions that this program knows.
-    pub const OURS: Self = Self { lowest: 1, highest: 2 };
+    pub const OURS: Self = Self { lowest: 1, highest: 3 };
+
+    pub fn highest(self) -> u16 {
+        self.highest
+    }
 
     /// None if this is no range.
     pub fn new(lowest: u16, highest: u16) -> Option<Self> {

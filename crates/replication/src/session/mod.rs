@@ -198,6 +198,11 @@ impl GroupSession {
         self.state
     }
 
+    /// True once this side knows that it has every answered write.
+    pub fn has_compared(&self) -> bool {
+        self.has_compared
+    }
+
     /// True while hosts are answered without the peer, and that is recorded.
     pub fn is_alone(&self) -> bool {
         self.standing == SyncStanding::Alone
@@ -276,7 +281,10 @@ impl GroupSession {
                 // Writes that the peer confirmed before the line was lost may still be answered.
                 SyncStanding::InSync | SyncStanding::RecordingAlone => AnswerRule::Confirmed,
             },
-            ReplicationMode::Async { over: BoundPolicy::PushBack, .. } if self.is_over(now) => {
+            // What is suspended never comes within its bound.
+            ReplicationMode::Async { over: BoundPolicy::PushBack, .. }
+                if self.is_over(now) && !matches!(self.state, SessionState::Suspended(_)) =>
+            {
                 AnswerRule::Wait
             }
             ReplicationMode::Async { .. } | ReplicationMode::Periodic { .. } => AnswerRule::AtOnce,
