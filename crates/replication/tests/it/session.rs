@@ -235,7 +235,9 @@ proptest! {
             owner.step(event);
             let exposure = owner.session.exposure(owner.now);
             let is_over = exposure.age > Duration::from_secs(30) || exposure.bytes > 1 << 20;
-            let wanted = if pushes && is_over { AnswerRule::Wait } else { AnswerRule::AtOnce };
+            let is_suspended = matches!(owner.session.state(), SessionState::Suspended(_));
+            let is_pushed = pushes && is_over && !is_suspended;
+            let wanted = if is_pushed { AnswerRule::Wait } else { AnswerRule::AtOnce };
             prop_assert_eq!(owner.session.rule(owner.now), wanted);
             prop_assert!(!is_over || pushes || owner.session.state() != SessionState::Streaming);
         }
