@@ -69,6 +69,10 @@ pub enum DrBug {
     RowsSentOnce,
     /// The rows that came with a group are kept in memory alone.
     RowsNotJournalled,
+    /// Replicas that a creation left stay when the pool is opened.
+    OrphansKept,
+    /// Groups merge without waiting for their turns.
+    TurnsIgnored,
 }
 
 impl DrBug {

@@ -1,6 +1,6 @@
 //! The way of one group's frames to the other side, as the flows of a group need it.
 
-use crate::frame::{FrameBody, RefusalFrame};
+use crate::frame::{FrameBody, RefusalFrame, VersionRange};
 
 /// Reason for which a channel ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,11 @@ pub enum ChannelEnd {
 pub trait FrameChannel {
     /// Sends a frame. Returns when the channel has room for the next one, not when it has arrived.
     async fn send(&self, body: FrameBody) -> Result<(), ChannelEnd>;
+
+    /// The version of the protocol that both sides use.
+    fn version(&self) -> u16 {
+        VersionRange::OURS.highest()
+    }
 
     /// The next frame. One at a time waits for it.
     async fn receive(&self) -> Result<FrameBody, ChannelEnd>;

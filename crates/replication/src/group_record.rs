@@ -11,8 +11,9 @@ use crate::{
         FrameError, FrameFault,
         body::{BodyReader, BodyWriter},
     },
-    group_state::{GroupRecords, GroupState},
-    session::{BoundPolicy, ReplicationMode},
+    group_state::{FORKS_MAX, GroupRecords, GroupState, KeptFork},
+    merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
+    session::{BoundPolicy, ReplicationMode, SuspensionReason},
 };
 use array::{
     error::Error,
@@ -26,6 +27,8 @@ use world::LocalFuture;
 const VERSION: u16 = 1;
 /// Version of the record of a group with a witness.
 const VERSION_WITH_WITNESS: u16 = 2;
+/// Version of the record of a group that is suspended, has a rule of its own for merges, or forks; with a witness or without.
+const VERSION_WITH_PLAN: u16 = 3;
 /// Addresses of a witness.
 pub const WITNESS_ADDRESSES_MAX: usize = 8;
 /// Bytes of an address.
@@ -81,9 +84,7 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error(
-        "the record has version {0}, and this program knows up to {VERSION_WITH_WITNESS}: use a newer one"
-    )]
+    #[error("the record has version {0}, and this program knows up to {VERSION_WITH_PLAN}: use a newer one")]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -103,14 +104,16 @@ impl GroupRecord {
         settings.volumes.iter().for_each(|volume| {
             writer.bytes(&volume.0);
         });
-        writer.u16(if settings.auto.is_some() { VERSION_WITH_WITNESS } else { VERSION });
+        let version = self.version();
+        writer.u16(version);
         writer.bytes(&group.0).bytes(&settings.peer.0).text(&settings.name);
         write_mode(writer, settings.mode);
-        if let Some(auto) = &settings.auto {
-            writer.u8(auto.witness.len() as u8);
-            for address in &auto.witness {
+        if version >= VERSION_WITH_WITNESS {
+            let addresses = settings.auto.iter().flat_map(|auto| &auto.witness);
+            writer.u8(addresses.clone().count() as u8);
+            addresses.for_each(|address| {
                 writer.text(address);
-            }
+            });
         }
         writer.u8((state.role == SiteRole::Primary).into()).u64(state.fence.0).u8(state.is_alone.into());
         writer.u64(state.told.0).u8(state.forked_at.is_some().into());
@@ -119,7 +122,23 @@ impl GroupRecord {
             writer.cut(&pass.since).cut(&pass.until);
         }
         writer.lineage(state.lineage.as_ref());
+        if version == VERSION_WITH_PLAN {
+            write_suspension(writer, state.suspension);
+            write_plan(writer, state.merge);
+            write_forks(writer, &state.forks);
+        }
         bytes.0
+    }
+
+    /// The lowest version that has all of it.
+    fn version(&self) -> u16 {
+        let Self { settings, state, .. } = self;
+        let has_plan = state.suspension.is_some() || state.merge != MergePlan::default();
+        match has_plan || !state.forks.is_empty() {
+            true => VERSION_WITH_PLAN,
+            false if settings.auto.is_some() => VERSION_WITH_WITNESS,
+            false => VERSION,
+        }
     }
 
     /// Decodes a record.
@@ -131,15 +150,18 @@ impl GroupRecord {
         let mut reader = BodyReader::new(bytes);
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
-        let has_witness = match reader.u16()? {
-            VERSION => false,
-            VERSION_WITH_WITNESS => true,
-            other => return Err(GroupRecordError::Version(other)),
-        };
+        let version = reader.u16()?;
+        if !(VERSION..=VERSION_WITH_PLAN).contains(&version) {
+            return Err(GroupRecordError::Version(version));
+        }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
         let name = reader.text(GROUP_NAME_BYTES_MAX)?;
         let mode = read_mode(&mut reader)?;
-        let auto = if has_witness { Some(read_auto(&mut reader)?) } else { None };
+        let auto = match version {
+            VERSION => None,
+            VERSION_WITH_WITNESS => Some(read_auto(&mut reader)?),
+            _ => Some(read_auto(&mut reader)?).filter(|auto| !auto.witness.is_empty()),
+        };
         let settings = GroupSettings { name, mode, peer, volumes, auto };
         let role = if reader.flag()? { SiteRole::Primary } else { SiteRole::Secondary };
         let (fence, is_alone, told) = (Fence(reader.u64()?), reader.flag()?, Stamp(reader.u64()?));
@@ -150,8 +172,24 @@ impl GroupRecord {
         };
         let lineage = reader.lineage()?;
         let forked_at = is_forked.then_some(fork);
-        let state = GroupState { role, fence, lineage, is_alone, unfinished, told, forked_at };
+        let mut state = GroupState {
+            role,
+            fence,
+            lineage,
+            is_alone,
+            unfinished,
+            told,
+            forked_at,
+            ..GroupState::new_replica()
+        };
+        if version == VERSION_WITH_PLAN {
+            (state.suspension, state.merge) = (read_suspension(&mut reader)?, read_plan(&mut reader)?);
+            state.forks = read_forks(&mut reader)?;
+        }
         let record = Self { group, settings, state };
+        if record.version() != version {
+            return Err(reader.fault(FrameFault::Value("the version")).into());
+        }
         if let Some(contradiction) = record.contradiction((is_forked, fork)) {
             return Err(reader.fault(FrameFault::Value(contradiction)).into());
         }
@@ -177,6 +215,8 @@ impl GroupRecord {
             (parts.is_none_or(|parts| parts == 1), "the number of parts"),
             (state.role == SiteRole::Secondary || parts.is_some(), "a primary without a history"),
             (state.unfinished.as_ref().is_none_or(of_pass), "an unfinished pass"),
+            (state.suspension.is_none() || state.role == SiteRole::Primary, "a secondary that is suspended"),
+            (state.merge.contradiction().is_none(), "the rule for merges"),
         ];
         let broken = rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what));
         broken.or_else(|| settings.contradiction())
@@ -187,6 +227,68 @@ fn read_auto(reader: &mut BodyReader<'_>) -> Result<AutoFailover, FrameError> {
     let count = reader.u8()?;
     let witness = (0..count).map(|_| reader.text(ADDRESS_BYTES_MAX)).collect::<Result<_, _>>()?;
     Ok(AutoFailover { witness })
+}
+
+fn write_suspension(writer: &mut BodyWriter, suspension: Option<Suspension>) {
+    let reason = suspension.map(|suspension| match suspension.reason {
+        SuspensionReason::Person => 1,
+        SuspensionReason::TargetFull => 2,
+        SuspensionReason::Fault => 3,
+    });
+    writer.u8(reason.unwrap_or(0)).u64(suspension.map_or(0, |suspension| suspension.since_unix_s));
+}
+
+fn read_suspension(reader: &mut BodyReader<'_>) -> Result<Option<Suspension>, FrameError> {
+    let (reason, since_unix_s) = (reader.u8()?, reader.u64()?);
+    let reason = match reason {
+        0 if since_unix_s == 0 => return Ok(None),
+        1 => SuspensionReason::Person,
+        2 => SuspensionReason::TargetFull,
+        3 => SuspensionReason::Fault,
+        _ => return Err(reader.fault(FrameFault::Value("the suspension"))),
+    };
+    Ok(Some(Suspension { reason, since_unix_s }))
+}
+
+fn write_plan(writer: &mut BodyWriter, MergePlan { start, rate_max }: MergePlan) {
+    // Two numbers for each kind.
+    let (kind, first, second) = match start {
+        MergeStart::AtOnce => (1, 0, 0),
+        MergeStart::Staggered(groups) => (2, groups.into(), 0),
+        MergeStart::Window(window) => (3, window.minutes().0, window.minutes().1),
+    };
+    writer.u8(kind).u16(first).u16(second).u64(rate_max.unwrap_or(0));
+}
+
+fn read_plan(reader: &mut BodyReader<'_>) -> Result<MergePlan, FrameError> {
+    let (kind, first, second, rate) = (reader.u8()?, reader.u16()?, reader.u16()?, reader.u64()?);
+    let start = match (kind, first, second) {
+        (1, 0, 0) => Some(MergeStart::AtOnce),
+        (2, groups, 0) => u8::try_from(groups).ok().map(MergeStart::Staggered),
+        (3, from, until) => DayWindow::new(from, until).map(MergeStart::Window),
+        _ => None,
+    };
+    let start = start.ok_or_else(|| reader.fault(FrameFault::Value("the rule for merges")))?;
+    Ok(MergePlan { start, rate_max: (rate > 0).then_some(rate) })
+}
+
+fn write_forks(writer: &mut BodyWriter, forks: &[KeptFork]) {
+    writer.u16(forks.len() as u16);
+    for fork in forks {
+        writer.bytes(&fork.volume.0).u64(fork.has.0).u64(fork.blocks).u64(fork.kept_unix_s);
+    }
+}
+
+fn read_forks(reader: &mut BodyReader<'_>) -> Result<Vec<KeptFork>, FrameError> {
+    let count = reader.u16()?;
+    if usize::from(count) > FORKS_MAX {
+        return Err(reader.fault(FrameFault::Value("the number of forks")));
+    }
+    let mut fork = || {
+        let (volume, has) = (VolumeId(reader.array()?), Stamp(reader.u64()?));
+        Ok(KeptFork { volume, has, blocks: reader.u64()?, kept_unix_s: reader.u64()? })
+    };
+    (0..count).map(|_| fork()).collect()
 }
 
 fn write_mode(writer: &mut BodyWriter, mode: ReplicationMode) {

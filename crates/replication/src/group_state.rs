@@ -3,12 +3,29 @@
 use crate::{
     connect::{SiteRole, UnfinishedPass},
     lineage::Lineage,
+    merge_plan::{MergePlan, Suspension},
 };
 use array::{
     error::Error,
-    format::{Fence, Stamp},
+    format::{Fence, Stamp, VolumeId},
 };
 use world::LocalFuture;
+
+/// Forks that a state has figures of, at most: older ones are listed without.
+pub const FORKS_MAX: usize = 256;
+
+/// A history of a volume that a site gave up, as it knew it then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptFork {
+    /// The volume of the group, not the fork.
+    pub volume: VolumeId,
+    /// The stamp up to which the fork has the site's own history.
+    pub has: Stamp,
+    /// Blocks that the site changed of its own, behind the history that both sites had.
+    pub blocks: u64,
+    /// By the wall clock of the site, in seconds since 1970.
+    pub kept_unix_s: u64,
+}
 
 /// The state of a group at a site, beside the content of its volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +43,12 @@ pub struct GroupState {
     pub told: Stamp,
     /// Its state up to this stamp is kept as a fork.
     pub forked_at: Option<Stamp>,
+    /// Nothing is sent to the peer, although it is primary.
+    pub suspension: Option<Suspension>,
+    /// The rule for the passes that it sends.
+    pub merge: MergePlan,
+    /// In the order in which they were kept, [`FORKS_MAX`] at most.
+    pub forks: Vec<KeptFork>,
 }
 
 impl GroupState {
@@ -39,6 +62,9 @@ impl GroupState {
             unfinished: None,
             told: Stamp(0),
             forked_at: None,
+            suspension: None,
+            merge: MergePlan::default(),
+            forks: Vec::new(),
         }
     }
 }

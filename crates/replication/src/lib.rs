@@ -17,6 +17,8 @@ pub mod held_answers;
 pub mod lineage;
 pub mod link;
 pub mod member;
+pub mod merge_gate;
+pub mod merge_plan;
 mod outbox;
 mod pass;
 #[doc(hidden)]
@@ -28,4 +30,5 @@ mod sent_changes;
 pub mod session;
 mod taken_records;
 pub mod transfer_meter;
+pub mod verification;
 pub mod witness;

@@ -4,7 +4,9 @@ use crate::{
     connect::SiteRole,
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
-    secondary::forks,
+    merge_gate::MergeGate,
+    merge_plan::{MergePlan, Suspension},
+    secondary::{ForkVolume, forks},
     transfer_meter::TransferMeter,
     witness::keeper::LeaseKeeper,
 };
@@ -31,6 +33,8 @@ pub struct GroupMember {
     keeper: OnceCell<Rc<LeaseKeeper>>,
     /// States that a secondary keeps, as passes brought them: 0 unless it is periodic.
     kept_points: Cell<u16>,
+    /// Turns of merges; without it each begins at once.
+    merge_gate: OnceCell<Rc<dyn MergeGate>>,
     /// Of both roles.
     pub(crate) meter: TransferMeter,
 }
@@ -45,9 +49,61 @@ impl GroupMember {
         assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
         let (changing, keeper) = (tokio::sync::Mutex::default(), OnceCell::new());
-        let meter = TransferMeter::default();
+        let (merge_gate, meter) = (OnceCell::new(), TransferMeter::default());
         let kept_points = Cell::new(0);
-        Rc::new(Self { pool, group, volumes, records, state, changing, keeper, kept_points, meter })
+        Rc::new(Self {
+            pool,
+            group,
+            volumes,
+            records,
+            state,
+            changing,
+            keeper,
+            kept_points,
+            merge_gate,
+            meter,
+        })
+    }
+
+    /// Gives the group its turns, before its flows begin.
+    ///
+    /// # Panics
+    ///
+    /// If it has them.
+    pub fn use_merge_gate(&self, gate: Rc<dyn MergeGate>) {
+        assert!(self.merge_gate.set(gate).is_ok(), "a group has its turns once");
+    }
+
+    pub(crate) fn merge_gate(&self) -> Option<&Rc<dyn MergeGate>> {
+        self.merge_gate.get()
+    }
+
+    /// The rule for its passes.
+    pub fn merge_plan(&self) -> MergePlan {
+        self.state.borrow().merge
+    }
+
+    /// Since when and why it is suspended, if it is. Of a primary alone.
+    pub fn suspension(&self) -> Option<Suspension> {
+        self.state.borrow().suspension
+    }
+
+    /// Records that a person suspends the group, or what else stopped it.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be recorded.
+    pub async fn suspend(&self, suspension: Suspension) -> Result<()> {
+        self.change(|state| state.suspension = Some(suspension)).await
+    }
+
+    /// Records that the group is not suspended any more, and the rule for its passes from now on.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be recorded.
+    pub async fn resume(&self, merge: MergePlan) -> Result<()> {
+        self.change(|state| (state.suspension, state.merge) = (None, merge)).await
     }
 
     /// Gives the group a witness, before its flows begin.
@@ -125,6 +181,8 @@ impl GroupMember {
         let _one_at_a_time = self.changing.lock().await;
         let mut state = self.state();
         change(&mut state);
+        // Nothing is sent by a secondary anyway.
+        state.suspension = state.suspension.filter(|_| state.role == SiteRole::Primary);
         self.records.put(&state).await?;
         *self.state.borrow_mut() = state;
         Ok(())
@@ -160,9 +218,9 @@ impl GroupMember {
         Ok(if last < span.start { span.fork } else { last })
     }
 
-    /// Names of the volumes that keep what this side once gave up of the group's, until they are deleted.
-    pub fn forks(&self) -> Vec<String> {
-        forks::names(self)
+    /// The volumes that keep what this side once gave up of the group's, until they are deleted.
+    pub fn forks(&self) -> Vec<ForkVolume> {
+        forks::all(self)
     }
 
     /// A person says that the other side's history counts: what this one has beyond it becomes a fork at the next

@@ -37,6 +37,14 @@ pub enum ReplicationBug {
     PromiseBroken,
     /// A state that is kept has one of the volumes alone.
     PointOfOneVolume,
+    /// The cut of a comparison is taken at the secondary before it has everything up to it.
+    VerifiedTooEarly,
+    /// Records above the cut of a comparison are sent while that is being taken.
+    VerifiedTooLate,
+    /// A pass ignores the rate that people set.
+    RateIgnored,
+    /// A suspended primary that returned streams once it has compared.
+    SuspensionForgotten,
 }
 
 impl ReplicationBug {
@@ -54,6 +62,12 @@ impl ReplicationBug {
     /// Bugs of groups with a witness.
     pub const OF_TAKEOVERS: [Self; 4] =
         [Self::ReadWithoutRight, Self::UnconfirmedRead, Self::AloneUnknownToWitness, Self::PromiseBroken];
+
+    /// Bugs of groups that are suspended and resumed.
+    pub const OF_SUSPENSIONS: [Self; 2] = [Self::RateIgnored, Self::SuspensionForgotten];
+
+    /// Bugs of comparisons.
+    pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];
 
     /// Bugs of planned failovers that crashes show.
     pub const OF_HAND_OVERS: [Self; 2] = [Self::HandOverSentFirst, Self::HandedOverUnconfirmed];

@@ -1,5 +1,6 @@
 //! Figures of what a side has sent and received. Nothing is decided by them: they are for people.
 
+use crate::merge_gate::MergeStandstill;
 use std::cell::{Cell, RefCell};
 use world::{Moment, World};
 
@@ -28,6 +29,7 @@ pub struct TransferMeter {
     /// This side sends a first copy that the peer does not have whole.
     is_first_copy_lacking: Cell<bool>,
     word_at: Cell<Option<Moment>>,
+    standstill: RefCell<Option<MergeStandstill>>,
 }
 
 impl TransferMeter {
@@ -58,6 +60,15 @@ impl TransferMeter {
     /// The last word of the primary, at its secondary.
     pub fn word_at(&self) -> Option<Moment> {
         self.word_at.get()
+    }
+
+    /// Of a primary: why the next pass does not begin, or the one under way does not go on.
+    pub fn standstill(&self) -> Option<MergeStandstill> {
+        self.standstill.borrow().clone()
+    }
+
+    pub(crate) fn set_standstill(&self, standstill: Option<MergeStandstill>) {
+        *self.standstill.borrow_mut() = standstill;
     }
 
     pub(crate) fn note_word(&self, world: &World) {

@@ -37,6 +37,7 @@ mod old_slots;
 mod pinned_log;
 mod read_gates;
 mod readers;
+mod recent_writes;
 mod reverse_map;
 mod row_features;
 mod setting;

@@ -11,6 +11,7 @@
 //! 4. Work that hosts wait for is not slowed down.
 //! 5. Above the administrator's ceiling only such work is permitted.
 
+use super::recent_writes::RecentWrites;
 use crate::error::{Error, Result};
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use tokio::sync::Notify;
@@ -86,6 +87,8 @@ pub struct ThrottleFigures {
     pub parallelism: f64,
     /// True if hosts worked within the last second.
     pub hosts_work: bool,
+    /// The latency that 99 % of hosts' writes of the last two seconds did not exceed; `None` without a write.
+    pub write_p99: Option<Duration>,
 }
 
 pub(crate) struct Throttle {
@@ -127,6 +130,7 @@ struct State {
     last: [PieceTiming; 2],
     /// The ceiling forbids pieces before this moment.
     below_ceiling_from: Moment,
+    writes: RecentWrites,
     is_closed: bool,
 }
 
@@ -231,10 +235,11 @@ impl Throttle {
     }
 
     pub fn figures(&self) -> ThrottleFigures {
-        let state = self.state.borrow();
-        let hosts_work = state.do_hosts_work(self.world.now());
+        let (state, now) = (self.state.borrow(), self.world.now());
+        let hosts_work = state.do_hosts_work(now);
         let parallelism = if hosts_work { state.parallelism } else { PARALLELISM_MAX as f64 };
-        ThrottleFigures { slowdown: state.slowdown, parallelism, hosts_work }
+        let write_p99 = state.writes.p99(now);
+        ThrottleFigures { slowdown: state.slowdown, parallelism, hosts_work, write_p99 }
     }
 }
 
@@ -253,6 +258,7 @@ impl State {
             permits_judged: 0,
             last: Default::default(),
             below_ceiling_from: Moment::default(),
+            writes: RecentWrites::default(),
             is_closed: false,
         }
     }
@@ -325,6 +331,9 @@ impl State {
         self.last_command = Some(now);
         let met_mover = done.met_mover || self.permits_given != done.permits_given;
         let length = LENGTHS.iter().position(|&most| done.bytes <= most).unwrap_or(LENGTHS.len());
+        if done.command == HostCommand::Write {
+            self.writes.add(now, now.since(done.begun));
+        }
         let took = now.since(done.begun).as_nanos() as f64;
         let baseline = &mut self.baselines[done.command as usize][length];
         baseline.learn(took, met_mover);

@@ -1,10 +1,13 @@
 //! Arguments of `spindle dr` and `spindle failover`.
 
+use super::forks::DrForkVerb;
+use super::suspension::{DrGroupChoice, parse_merge, parse_rate};
 use crate::{
     quantity::{parse_duration, parse_size},
     server::place::ServerPlace,
 };
 use clap::{Args, Subcommand, ValueEnum};
+use control::web::client::DrMergeStart;
 use std::{path::PathBuf, time::Duration};
 use world::ByteCount;
 
@@ -237,6 +240,65 @@ have taken over. If it has, both sites write, and one of both histories becomes 
         #[arg(long, required = true)]
         peer_is_off: bool,
     },
+    /// Compare both sites as of one cut, and name the blocks that differ; changes nothing
+    #[command(after_help = "Examples:
+  spindle dr verify sg1
+  spindle dr verify sg1 --json
+
+Said at the site that is primary, while the group streams. Both sites take the same cut and read it; digests of each MiB go \
+over the line, and of each block of a MiB that differs. Hosts write and are copied meanwhile, and the reading gives way to them.
+
+Ends with 0 if both are alike, 1 if blocks differ, 2 if it has no answer.")]
+    Verify {
+        /// Name of the group
+        #[arg(value_name = "GROUP")]
+        group: String,
+    },
+    /// Histories that this site gave up for the other one's, kept as volumes until it is dropped
+    #[command(after_help = "Examples:
+  spindle dr fork list
+  spindle dr fork drop sg1-fork1")]
+    Fork {
+        #[command(subcommand)]
+        verb: DrForkVerb,
+    },
+    /// Send the other site nothing until 'resume', also over restarts; hosts are served
+    #[command(after_help = "Examples:
+  spindle dr suspend sg1
+  spindle dr suspend --all
+
+Said at the site that is primary. A disaster there would lose what hosts write from now on. Up to 4 GiB of the log are kept \
+for the other site; beyond that the map shows what changed, so it never gets everything again.
+
+Ends with 0; with 1 if one of --all was refused; with 2 if the group was.")]
+    Suspend {
+        #[command(flatten)]
+        groups: DrGroupChoice,
+    },
+    /// Go on sending what the other site lacks, all at once, in turns, or in a window of each day
+    #[command(after_help = "Examples:
+  spindle dr resume sg1
+  spindle dr resume --all --merge staggered=2 --rate 20MB/s
+  spindle dr resume sg1 --merge window=22:00-05:00
+  spindle dr resume sg1 --merge at-once        a group that waits for its turn begins now
+
+Groups with one site take turns by name; a group that does not catch up lets the others go first. A pass gives way to hosts \
+while 1 % of their writes take longer than 12 ms. The rule stays until the next 'resume' of the group, also over restarts.
+
+Ends with 0; with 1 if one of --all was refused; with 2 if the group was.")]
+    Resume {
+        #[command(flatten)]
+        groups: DrGroupChoice,
+
+        /// When its passes run: at-once, staggered=N (so many groups at one time), or window=HH:MM-HH:MM (UTC)
+        /// [default: staggered=1]
+        #[arg(long, value_name = "WHEN", value_parser = parse_merge)]
+        merge: Option<DrMergeStart>,
+
+        /// Bytes a second that a pass sends, at most, such as 20MB/s [default: no bound]
+        #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+        rate: Option<u64>,
+    },
     /// Remove a group from this site: its volumes stay, and hosts may write them
     #[command(after_help = "Example:
   spindle dr remove sg1 --yes sg1
@@ -258,6 +320,8 @@ Say it at both sites. A new group of the same volumes begins with a first copy."
   spindle failover sg1                                        planned, from either site; back is the same command
   spindle failover sg1 --unplanned --accept-loss 90s          the other site is lost: this one becomes primary
   spindle failover sg1 --unplanned --accept-loss all          whatever is lost
+  spindle failover --all                                      every group that is primary here, each whole
+  spindle failover --all --from boston                        the same, said at the other site
   spindle failover sg1 --rehearse --report drill.html         at the secondary: could it serve now?
   spindle failover sg1 --rehearse --check './fsck-mail \"$1\"'
 
@@ -269,11 +333,24 @@ becomes a fork.
 A rehearsal moves nothing, and replication goes on: Spindle's own databases, as 'prove' makes them, are recovered as after a \
 crash and checked page by page; others need --check.
 
-Ends with 0 once the group serves, or the rehearsal passed; 1 if that failed; 2 if it was refused or has no answer.")]
+Ends with 0 once the group serves, or the rehearsal passed; 1 if that failed, or one of --all stayed; 2 if it was refused or has no answer.")]
 pub struct FailoverArguments {
     /// Name of the group, as 'dr status' lists it
-    #[arg(value_name = "GROUP")]
-    pub group: String,
+    #[arg(value_name = "GROUP", required_unless_present = "all")]
+    pub group: Option<String>,
+
+    /// All groups that are primary at a site, one after the other, in the order of 'dr status'. One that stays does not
+    /// keep the others; said again, it does the rest
+    #[arg(long, conflicts_with_all = ["group", "rehearse"])]
+    pub all: bool,
+
+    /// All: the site at which they are primary now [default: this one]
+    #[arg(long, value_name = "SITE", requires = "all")]
+    pub from: Option<String>,
+
+    /// All: name what would be moved, and move nothing
+    #[arg(long, requires = "all")]
+    pub dry_run: bool,
 
     /// Make this site primary although the other one is not reached
     #[arg(long)]

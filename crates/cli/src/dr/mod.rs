@@ -1,8 +1,12 @@
 //! `spindle dr` and `spindle failover`: groups of volumes at two sites, through the API of a running server.
 
 pub mod arguments;
+mod failover_all;
+mod forks;
 mod rehearsal;
 mod status;
+mod suspension;
+mod verification;
 
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
 use arguments::{AcceptedLoss, BehindBounds, DrArguments, DrModeName, DrVerb, FailoverArguments, OverBound};
@@ -60,20 +64,26 @@ pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.common.json, false);
     real::run(0, RealOptions::default(), async |world: World| {
         let server = arguments.common.place.connection(&world)?;
-        let group = find(&server, &arguments.group).await?;
-        let body = FailoverBody {
-            unplanned: arguments.unplanned,
-            accept_loss_s: match arguments.accept_loss {
-                Some(AcceptedLoss::Within(time)) => Some(time.as_secs_f64()),
-                _ => None,
-            },
-            accept_any_loss: arguments.accept_loss == Some(AcceptedLoss::Any),
-            peer_is_off: arguments.peer_is_off,
+        let Some(group) = &arguments.group else {
+            return failover_all::run((&world, &server), arguments, &console).await;
         };
+        let (group, body) = (find(&server, group).await?, failover_body(arguments));
         let path = format!("{GROUPS_PATH}/{}/failover", group.group);
         let row: DrGroupRow = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
         status::show_change(&row, &console)
     })
+}
+
+fn failover_body(arguments: &FailoverArguments) -> FailoverBody {
+    FailoverBody {
+        unplanned: arguments.unplanned,
+        accept_loss_s: match arguments.accept_loss {
+            Some(AcceptedLoss::Within(time)) => Some(time.as_secs_f64()),
+            _ => None,
+        },
+        accept_any_loss: arguments.accept_loss == Some(AcceptedLoss::Any),
+        peer_is_off: arguments.peer_is_off,
+    }
 }
 
 async fn run(
@@ -177,6 +187,12 @@ async fn run(
             let path = format!("{GROUPS_PATH}/{}/alone", row.group);
             let row = server.change(Method::POST, &path, None::<&()>).await?.parsed()?;
             return status::show_change(&row, console);
+        }
+        DrVerb::Verify { group } => return verification::verify((world, server), group, console).await,
+        DrVerb::Fork { verb } => return forks::run(server, verb, console).await,
+        DrVerb::Suspend { groups } => return suspension::suspend(server, groups, console).await,
+        DrVerb::Resume { groups, merge, rate } => {
+            return suspension::resume(server, groups, (merge.as_ref(), *rate), console).await;
         }
         DrVerb::Remove { group, yes } => {
             let list: DrGroupList = server.get(GROUPS_PATH).await?;

@@ -4,7 +4,8 @@ use crate::{console::Console, exit_status::ExitStatus};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
     web::client::{
-        DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites, PastRehearsalRow, RehearsalOutcome,
+        DrGroupList, DrGroupRow, DrMergePlan, DrMergeRow, DrMergeStart, DrSiteRow, DrSites, PastRehearsalRow,
+        RehearsalOutcome,
     },
 };
 use replication::primary::PINNED_BYTES_MAX;
@@ -90,6 +91,11 @@ pub fn show_change(row: &DrGroupRow, console: &Console) -> Result<ExitStatus, Re
     console.finish(ExitStatus::Pass)
 }
 
+/// Shows a group beside others.
+pub fn say_group(row: &DrGroupRow, console: &Console) {
+    group_lines(row).iter().for_each(|line| console.say(line));
+}
+
 fn peer_line(peer: &DrSiteRow) -> String {
     let paths: Vec<String> = peer
         .connections
@@ -150,6 +156,8 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
     }
     lines.extend(could_serve_line(row));
     lines.extend(row.merge.as_ref().map(merge_line));
+    lines.extend(row.standstill.as_ref().map(|why| format!("  the merge {why}")));
+    lines.extend(plan_line(row));
     if let (None, Some(reason)) = (&row.connected_since, &row.disconnected_because) {
         lines.push(format!("  not connected because: {reason}"));
     }
@@ -181,6 +189,19 @@ fn could_serve_line(row: &DrGroupRow) -> Option<String> {
         true => format!("  could serve now: yes, by rows that came with it: {}", row.rows.join(", ")),
         false => format!("  could serve now: no, because {}", could.reasons.join("; ")),
     })
+}
+
+/// The rule for merges, if it is not the default.
+fn plan_line(row: &DrGroupRow) -> Option<String> {
+    let DrMergePlan { start, bytes_per_second } = &row.merge_plan;
+    let when = match start {
+        DrMergeStart::Staggered { groups: 1 } if bytes_per_second.is_none() => return None,
+        DrMergeStart::AtOnce => "at once".to_owned(),
+        DrMergeStart::Staggered { groups } => format!("in turns, {groups} at one time"),
+        DrMergeStart::Window { from, until } => format!("from {from} to {until} UTC"),
+    };
+    let rate = bytes_per_second.map(|rate| format!(", at most {}/s", ByteCount(rate)));
+    Some(format!("  merges {when}{}", rate.unwrap_or_default()))
 }
 
 fn merge_line(merge: &DrMergeRow) -> String {

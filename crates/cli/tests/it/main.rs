@@ -86,6 +86,8 @@ mod two_sites_etcd;
 mod two_sites_events;
 mod two_sites_hosts;
 mod two_sites_periodic;
+mod two_sites_suspended;
+mod two_sites_verified;
 mod verb_table;
 mod verify;
 mod verify_counts;

@@ -175,8 +175,17 @@ pub fn paired() -> (Site, Site) {
     paired_over(|port| port)
 }
 
+/// The same; Boston's file has these tables.
+pub fn paired_with(tables: &str) -> (Site, Site) {
+    join(tables, |port| port)
+}
+
 fn paired_over(line: impl FnOnce(u16) -> u16) -> (Site, Site) {
-    let boston = Site::begin("boston", &format!("{VOLUME}{EXPORT}"));
+    join(&format!("{VOLUME}{EXPORT}"), line)
+}
+
+fn join(tables: &str, line: impl FnOnce(u16) -> u16) -> (Site, Site) {
+    let boston = Site::begin("boston", tables);
     let denver = Site::begin("denver", "");
     let token = boston.bench.run(&["dr", "token", "--state", "state"]);
     denver.bench.make_file("token", token.stdout.as_bytes());

@@ -130,6 +130,19 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("dr", "give-way", By(&["POST /dr/groups/{group}/give-way"])),
     ("dr", "alone", By(&["POST /dr/groups/{group}/alone"])),
     ("dr", "remove", By(&["DELETE /dr/groups/{group}"])),
+    ("dr", "suspend", By(&["POST /dr/groups/{group}/suspend"])),
+    ("dr", "resume", By(&["POST /dr/groups/{group}/resume"])),
+    (
+        "dr",
+        "verify",
+        By(&[
+            "POST /dr/groups/{group}/verifications",
+            "GET /dr/groups/{group}/verifications",
+            "DELETE /dr/groups/{group}/verifications",
+        ]),
+    ),
+    ("dr fork", "list", By(&["GET /dr/forks"])),
+    ("dr fork", "drop", By(&["DELETE /dr/forks/{fork}"])),
     ("link", "test", By(&["POST /dr/sites/{name}/link-tests"])),
     (
         "",
@@ -214,7 +227,7 @@ fn each_verb_has_its_operation_or_a_reason_and_each_operation_its_verb() {
     let there: BTreeSet<Vec<String>> =
         there.iter().filter(|path| !has_verbs(path) || stands_alone(path)).cloned().collect();
     let path_of = |noun: &str, verb: &str| -> Vec<String> {
-        [noun, verb].into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        noun.split(' ').chain([verb]).filter(|word| !word.is_empty()).map(str::to_owned).collect()
     };
     let listed: BTreeSet<Vec<String>> = TABLE.iter().map(|(noun, verb, _)| path_of(noun, verb)).collect();
     assert_eq!(listed.len(), TABLE.len(), "a verb is listed once");

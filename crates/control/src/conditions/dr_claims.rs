@@ -8,9 +8,14 @@ use crate::{
         group_view::{DrGroupView, DrGroups, DrRole},
     },
     site::handle::SiteView,
+    web::standstill_words,
 };
 use array::format::SiteId;
-use replication::{primary::PINNED_BYTES_MAX, session::ReplicationMode};
+use replication::{
+    primary::PINNED_BYTES_MAX,
+    secondary::NO_ROOM,
+    session::{ReplicationMode, SuspensionReason},
+};
 use report::{calendar::shown_time, duration::show_duration, duration::show_estimate};
 use std::time::Duration;
 use world::{ByteCount, WallTime};
@@ -25,6 +30,8 @@ const HOSTS_WAIT: Duration = Duration::from_secs(10);
 const AGREED_WITHIN: Duration = Duration::from_secs(10);
 /// A secondary hears of its primary each second.
 const SILENT: Duration = Duration::from_secs(30);
+/// A merge of which nothing has moved so long after its beginning stands still.
+const STILL: Duration = Duration::from_secs(15);
 /// A witness answers its primary several times a second.
 const CONFIRMS_NOTHING: Duration = Duration::from_secs(5);
 /// Time for which a witness has not answered, before that is a condition.
@@ -161,6 +168,7 @@ pub(super) fn group_claims(
         claims.extend(copy_claim(pool, group, &other, now).map(of_group));
         claims.extend(serving_claim(pool, group).map(of_group));
         claims.extend(fork_claim(pool, group).map(of_group));
+        claims.extend(standstill_claim(pool, group, &other, now).map(of_group));
         claims.extend(witness_claim(pool, group, now).map(of_group));
     }
     claims
@@ -228,6 +236,9 @@ fn course_claim(
         );
         return claim("dr_diverged", text).map(|claim| claim.with_next(next));
     }
+    if let Some(claim) = suspended_claim(pool, group, peer, now) {
+        return Some(claim);
+    }
     if let Some(why) = stop_of(group, other, now) {
         return claim("dr_stopped", format!("{name} is not copied: {why}"));
     }
@@ -262,6 +273,64 @@ fn course_claim(
         return claim("dr_behind", text);
     }
     None
+}
+
+/// A group that is suspended here, or at its primary, or gets nothing as a pool is full.
+fn suspended_claim(pool: &str, group: &DrGroupView, peer: &str, now: WallTime) -> Option<ConditionClaim> {
+    let (name, report) = (&group.name, &group.report);
+    let claim = |text| ConditionClaim::new("dr_stopped", pool, text);
+    let Some((reason, since)) = report.suspended else {
+        let (since, why) = report.stopped.as_ref()?;
+        let text = format!("{name} gets nothing from {peer} ({}): {why}", shown_time(since.seconds));
+        let next = match why.as_str() {
+            NO_ROOM => format!("make room in pool {pool}, or add drives: it goes on before long"),
+            _ => format!("say 'spindle dr resume {name}' at {peer} once it may go on"),
+        };
+        return Some(claim(text).with_next(next));
+    };
+    if !group.state.starts_with("suspended") {
+        return None;
+    }
+    let lacks = match group.unconfirmed_bytes {
+        0 => "what hosts wrote since then".to_owned(),
+        bytes => ByteCount(bytes).to_string(),
+    };
+    let (why, next) = match reason {
+        SuspensionReason::TargetFull => (
+            format!("the pool at {peer} is full"),
+            format!("make room at {peer}, or add drives there: it goes on before long"),
+        ),
+        _ => {
+            ("a person suspended it".to_owned(), format!("say 'spindle dr resume {name}' once it may go on"))
+        }
+    };
+    let text = format!(
+        "{name} is not copied since {}, as {why}: mail unharmed; {peer} lacks {lacks}, which a disaster here now would lose{}",
+        shown_time(since.seconds),
+        history(group, now)
+    );
+    Some(claim(text).with_next(next))
+}
+
+/// A merge that stands still.
+fn standstill_claim(
+    pool: &str,
+    group: &DrGroupView,
+    other: &OtherSite<'_>,
+    now: WallTime,
+) -> Option<ConditionClaim> {
+    let (name, peer) = (&group.name, &other.name);
+    let claim = |text| Some(ConditionClaim::new("dr_merge_waits", pool, text));
+    if let Some(standstill) = &group.report.standstill {
+        return claim(format!("{name}: the merge with {peer} {}", standstill_words(standstill)));
+    }
+    let merge = group.report.merge.as_ref()?;
+    let is_still = merge.rate == 0 && merge.remaining_bytes > 0 && age(merge.since, now) >= STILL;
+    claim(format!(
+        "{name}: nothing of the merge with {peer} has moved for 10 s, {} are left; the line or a pool takes nothing",
+        ByteCount(merge.remaining_bytes)
+    ))
+    .filter(|_| is_still)
 }
 
 /// The reason for which a group is not copied, though its site may be reached.
@@ -325,10 +394,10 @@ fn fork_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
     if forks.is_empty() {
         return None;
     }
-    let named: Vec<String> = forks.iter().map(|fork| format!("{pool}/{fork}")).collect();
+    let named: Vec<String> = forks.iter().map(|fork| format!("{pool}/{}", fork.name)).collect();
     let text = format!("{}: {} keeps what this site gave up of it", group.name, named.join(", "));
-    let delete = named.iter().map(|fork| format!("'spindle volume delete {fork}'")).collect::<Vec<_>>();
-    let next = format!("see whether mail is there that the group lacks, then {}", delete.join(", "));
+    let drop = named.iter().map(|fork| format!("'spindle dr fork drop {fork}'")).collect::<Vec<_>>();
+    let next = format!("see whether mail is there that the group lacks, then {}", drop.join(", "));
     Some(ConditionClaim::new("dr_fork_kept", pool, text).with_next(next))
 }
 

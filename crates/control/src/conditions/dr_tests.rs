@@ -13,7 +13,10 @@ use crate::{
     site::handle::SiteView,
 };
 use array::format::{GroupId, SiteId, VolumeId};
-use replication::session::{BoundPolicy, ReplicationMode};
+use replication::{
+    secondary::ForkVolume,
+    session::{BoundPolicy, ReplicationMode},
+};
 use std::time::Duration;
 use world::WallTime;
 
@@ -186,7 +189,9 @@ fn each_course_of_a_group_is_a_condition_of_its_own_and_the_worst_is_said() {
         kind_of(DrGroupView { is_alone: true, report: lacking, ..well() }, &there),
         Some("dr_first_copy")
     );
-    let forked = DrGroupReport { forks: vec!["store-fork1".to_owned()], ..well().report };
+    let (volume, source) = (VolumeId([8; 16]), VolumeId([9; 16]));
+    let fork = ForkVolume { volume, name: "store-fork1".to_owned(), source, kept: None };
+    let forked = DrGroupReport { forks: vec![fork], ..well().report };
     let fork = claims(DrGroupView { report: forked, ..well() }, &there, 0).remove(0);
     assert_eq!(
         (fork.kind, fork.text.as_str()),

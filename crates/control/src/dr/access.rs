@@ -3,6 +3,7 @@
 use super::{
     etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness},
     kept_services::KeptServices,
+    merge_turns::MergeTurns,
 };
 use array::format::{GroupId, SiteId};
 use replication::{
@@ -42,6 +43,7 @@ struct DrAccessState {
     site: OnceLock<SiteId>,
     witness: OnceLock<WitnessAccess>,
     services: KeptServices,
+    merge_turns: MergeTurns,
 }
 
 impl DrAccess {
@@ -53,6 +55,11 @@ impl DrAccess {
     /// The rows that came with groups.
     pub(crate) fn services(&self) -> &KeptServices {
         &self.0.services
+    }
+
+    /// The turns of the groups that merge.
+    pub(super) fn merge_turns(&self) -> &MergeTurns {
+        &self.0.merge_turns
     }
 
     /// Opens the way to witnesses.

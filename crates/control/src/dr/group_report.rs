@@ -6,7 +6,13 @@
 //! 2. Times are of this server: what began before its start is since its first look.
 
 use super::group_view::{DrGroupView, DrRole};
-use replication::{session::ReplicationMode, transfer_meter::TransferMeter};
+use replication::{
+    merge_gate::MergeStandstill,
+    merge_plan::MergePlan,
+    secondary::ForkVolume,
+    session::{ReplicationMode, SuspensionReason},
+    transfer_meter::TransferMeter,
+};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -39,8 +45,16 @@ pub struct DrGroupReport {
     pub received_bytes: u64,
     /// Of a secondary: the last time at which its primary said how it is.
     pub last_word: Option<WallTime>,
-    /// Names of volumes with what this side once gave up, until they are deleted.
-    pub forks: Vec<String>,
+    /// Volumes with what this side once gave up, until they are deleted.
+    pub forks: Vec<ForkVolume>,
+    /// Of a primary that sends nothing to its peer.
+    pub suspended: Option<(SuspensionReason, WallTime)>,
+    /// Of a secondary: when the primary said last that it is suspended, or this side that it has no room, and the words.
+    pub stopped: Option<(WallTime, String)>,
+    /// The rule for its passes as primary.
+    pub merge_plan: MergePlan,
+    /// The reason for which the next pass does not begin, or the one under way stands still.
+    pub standstill: Option<MergeStandstill>,
 }
 
 /// Passes that bring one side what it lacks, until the stream goes on.
@@ -83,7 +97,7 @@ pub(super) struct GroupReporter {
     merging: RefCell<Option<RunningMerge>>,
     last_merge: RefCell<Option<EndedDrMerge>>,
     /// Revision of the catalogue in which forks were looked for.
-    forks: RefCell<(Option<u64>, Vec<String>)>,
+    forks: RefCell<(Option<u64>, Vec<ForkVolume>)>,
 }
 
 /// A merge from its beginning, over losses of the connection.
@@ -129,11 +143,12 @@ impl GroupReporter {
             received_bytes: meter.received_bytes(),
             last_word: meter.word_at().map(|at| earlier(wall, now.since(at))),
             forks: self.forks.borrow().1.clone(),
+            ..DrGroupReport::default()
         }
     }
 
     /// Looks for forks, if the catalogue has changed.
-    pub fn note_forks(&self, revision: u64, find: impl FnOnce() -> Vec<String>) {
+    pub fn note_forks(&self, revision: u64, find: impl FnOnce() -> Vec<ForkVolume>) {
         let mut known = self.forks.borrow_mut();
         if known.0 != Some(revision) {
             *known = (Some(revision), find());

@@ -9,8 +9,10 @@
 use super::{
     group_report::{DrGroupReport, GroupReporter},
     group_view::{DrGroupView, DrRole, GroupHostsView, WitnessStanding},
+    suspension::StopNotes,
     takeover::PromotionOrder,
     thread_channel::ThreadChannel,
+    verification::VerificationPlace,
 };
 use crate::{
     notice::NoticeSender,
@@ -23,8 +25,9 @@ use replication::{
     connect::SiteRole,
     group_record::GroupSettings,
     member::GroupMember,
+    merge_plan::MergePlan,
     primary::{PrimaryEnd, PrimaryGroup},
-    secondary::{SecondaryEnd, SecondaryGroup},
+    secondary::{SecondaryEnd, SecondaryGroup, is_out_of_room},
     session::{AnswerRule, SessionState, SuspensionReason},
 };
 use report::Refusal;
@@ -55,6 +58,10 @@ pub(super) enum GroupOrder {
     GoOnAlone(oneshot::Sender<Result<(), Refusal>>),
     /// Gives the right to the other side, which has everything.
     HandOver(oneshot::Sender<Result<(), Refusal>>),
+    /// Sends nothing to the other side until it is resumed.
+    Suspend(oneshot::Sender<Result<(), Refusal>>),
+    /// Goes on sending, by a plan.
+    Resume(MergePlan, oneshot::Sender<Result<(), Refusal>>),
     /// The other side's history counts.
     GiveWay(oneshot::Sender<Result<(), Refusal>>),
     /// Ends the flows; the group may be removed then.
@@ -96,6 +103,8 @@ pub(super) struct HostedGroup {
     is_released: Cell<bool>,
     line: RefCell<LineState>,
     reporter: GroupReporter,
+    pub(super) stops: StopNotes,
+    pub(super) verification: VerificationPlace,
     /// The one who waits for a hand over that is under way.
     handing: RefCell<Option<oneshot::Sender<Result<(), Refusal>>>>,
     /// Not before this moment the witness is asked for the right again.
@@ -138,6 +147,8 @@ impl HostedGroup {
             is_released: Cell::new(false),
             line,
             reporter: GroupReporter::default(),
+            stops: StopNotes::default(),
+            verification: VerificationPlace::default(),
             handing: RefCell::default(),
             asks_next: Cell::default(),
             has_warned: Cell::default(),
@@ -183,6 +194,14 @@ impl HostedGroup {
     pub fn follower(&self) -> Option<Rc<SecondaryGroup>> {
         match &*self.running.borrow() {
             Some(Running::Secondary(group)) => Some(Rc::clone(group)),
+            _ => None,
+        }
+    }
+
+    /// Its flow as primary; `None` of a secondary, or between two roles.
+    pub(super) fn leader(&self) -> Option<Rc<PrimaryGroup>> {
+        match &*self.running.borrow() {
+            Some(Running::Primary(group)) => Some(Rc::clone(group)),
             _ => None,
         }
     }
@@ -261,6 +280,7 @@ impl HostedGroup {
         let times = (self.world.now(), self.world.wall());
         self.reporter.note_forks(self.member.pool().catalogue_revision(), || self.member.forks());
         view.report = self.reporter.report((&view, self.member.meter()), kept_log_bytes, times);
+        self.add_suspension(&mut view);
         view
     }
 
@@ -340,6 +360,9 @@ impl HostedGroup {
             };
             match order? {
                 GroupOrder::Connect(channel) => {
+                    if self.refuses_suspended(&group, &channel).await {
+                        continue;
+                    }
                     let (end, order) = self.during(&channel, group.run(&channel), orders, Some(&group)).await;
                     waiting = order;
                     let handing = match end {
@@ -364,7 +387,10 @@ impl HostedGroup {
                             handing.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
                             return self.keep(waiting, (has, Entry::Whole));
                         }
-                        PrimaryEnd::Channel(end) => self.note_end(end.to_string()),
+                        PrimaryEnd::Channel(end) => {
+                            self.suspend_if_full(&group, &end).await;
+                            self.note_end(end.to_string());
+                        }
                         PrimaryEnd::Fetched(has) => {
                             self.note_end("what this side had lost is here again".to_owned());
                             self.leave(&group).await;
@@ -414,6 +440,8 @@ impl HostedGroup {
                     );
                     drop(answer.send(Err(refusal)));
                 }
+                GroupOrder::Suspend(answer) => drop(answer.send(self.suspend(&group).await)),
+                GroupOrder::Resume(plan, answer) => drop(answer.send(self.resume(&group, plan).await)),
                 GroupOrder::GiveWay(answer) => {
                     let has = group.session().has().stamps()[0];
                     self.leave(&group).await;
@@ -457,8 +485,12 @@ impl HostedGroup {
             };
             match order? {
                 GroupOrder::Connect(channel) => {
+                    if self.refuses_full(&channel).await {
+                        continue;
+                    }
                     let (end, order) = self.during(&channel, group.run(&channel), orders, None).await;
                     waiting = order;
+                    self.note_stop(&end);
                     match end {
                         SecondaryEnd::Channel(end) => self.note_end(end.to_string()),
                         SecondaryEnd::TakenOver(_) => {
@@ -468,6 +500,9 @@ impl HostedGroup {
                             self.note_end("this side took over, as it was asked for".to_owned());
                             self.occurred("dr_took_over", "primary here, by a planned failover");
                             return self.keep(waiting, (group.has(), Entry::Whole));
+                        }
+                        SecondaryEnd::Failed(error) if is_out_of_room(&error) => {
+                            self.note_end(error.to_string());
                         }
                         SecondaryEnd::Failed(error) => {
                             self.note_end(error.to_string());
@@ -488,6 +523,10 @@ impl HostedGroup {
                     }
                     Err(refusal) => drop(answer.send(Err(refusal))),
                 },
+                GroupOrder::Suspend(answer) | GroupOrder::Resume(_, answer) => {
+                    let problem = format!("{} is secondary here", self.settings.name);
+                    drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
+                }
                 GroupOrder::HandOver(answer) => {
                     let problem = format!("{} is secondary here already", self.settings.name);
                     drop(answer.send(Err(Refusal::new(problem, "ask the primary, or say ⟨unplanned⟩"))));
@@ -605,7 +644,7 @@ impl HostedGroup {
         Refusal::new(format!("{}: {error}", self.settings.name), "see the pool's messages")
     }
 
-    fn note_end(&self, reason: String) {
+    pub(super) fn note_end(&self, reason: String) {
         let mut line = self.line.borrow_mut();
         line.connected_since = None;
         line.last_end = Some((self.world.wall(), reason));
@@ -636,7 +675,7 @@ fn time_of(WallNanoseconds(nanos): WallNanoseconds) -> WallTime {
     WallTime { seconds: (nanos / 1_000_000_000) as i64, nanos: (nanos % 1_000_000_000) as u32 }
 }
 
-fn words_of(state: SessionState) -> &'static str {
+pub(super) fn words_of(state: SessionState) -> &'static str {
     match state {
         SessionState::Suspended(SuspensionReason::Person) => "suspended",
         SessionState::Suspended(SuspensionReason::TargetFull) => "suspended: the other site is full",

@@ -7,6 +7,8 @@
 
 use super::{
     group_services::GroupServices,
+    group_view::{DrGroupView, DrRole},
+    half_made::OFFER_KEPT,
     link_thread::Link,
     pool_groups::{GroupVolume, begin_change},
     service_exchange::{ServiceExchange, reachable_portal},
@@ -23,17 +25,21 @@ use replication::{
 };
 use report::Refusal;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     pin::pin,
     rc::Rc,
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
-use world::WallTime;
+use world::{Moment, WallTime};
 
 /// Interval of looking for groups without a channel; also the pause before a group gets its next one.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Pause of a group that was refused since it is suspended, or the other pool is full.
+const SUSPENDED_PAUSE: Duration = Duration::from_secs(2);
+/// Interval of looking for groups that the other side never made.
+const OFFERS_LOOK: Duration = Duration::from_secs(5);
 /// Time for the other site to make replicas.
 const OFFER_WITHIN: Duration = Duration::from_secs(20);
 
@@ -46,6 +52,8 @@ pub(super) struct PeerSession {
     said: RefCell<Option<mpsc::UnboundedReceiver<SiteMessage>>>,
     /// Groups that the other side has with this one.
     theirs: RefCell<BTreeSet<GroupId>>,
+    /// It has named them.
+    has_named: Cell<bool>,
     /// Groups that have a channel.
     carried: RefCell<BTreeSet<GroupId>>,
     offers: RefCell<BTreeMap<GroupId, OfferAnswer>>,
@@ -61,6 +69,7 @@ impl PeerSession {
             say,
             said: RefCell::new(Some(said)),
             theirs: RefCell::default(),
+            has_named: Cell::new(false),
             carried: RefCell::default(),
             offers: RefCell::default(),
             services: Rc::default(),
@@ -99,7 +108,10 @@ impl PeerSession {
                 self.take_channels(link).await;
             }
         };
-        let end = match select(pin!(work), pin!(self.session.ended())).await {
+        let beside = async {
+            select(pin!(work), pin!(self.undo_offers(link))).await;
+        };
+        let end = match select(pin!(beside), pin!(self.session.ended())).await {
             Either::Left(_) => {
                 self.close();
                 self.session.ended().await
@@ -111,6 +123,27 @@ impl PeerSession {
             drop(answer.send(Err(Refusal::new("the connection to the other site was lost", next))));
         }
         end
+    }
+
+    /// Undoes groups that the other side offered and never made.
+    async fn undo_offers(&self, link: &Link) -> std::convert::Infallible {
+        let mut missed: BTreeMap<GroupId, Moment> = BTreeMap::new();
+        loop {
+            link.world.sleep(OFFERS_LOOK).await;
+            let (ours, now) = (untouched_groups(link, self.session.peer_site()), link.world.now());
+            let theirs = self.theirs.borrow().clone();
+            missed.retain(|group, _| ours.contains(group) && !theirs.contains(group));
+            if !self.has_named.get() {
+                continue;
+            }
+            for group in ours.difference(&theirs) {
+                let since = *missed.entry(*group).or_insert(now);
+                if now.since(since) >= OFFER_KEPT {
+                    missed.insert(*group, now);
+                    undo_offer(link, self.session.peer_site(), *group).await;
+                }
+            }
+        }
     }
 
     /// Takes the channels that the other side attaches.
@@ -154,24 +187,26 @@ impl PeerSession {
         let Some(pool) = pool_of(link, self.session.peer_site(), group) else {
             let text = "there is no such group here".to_owned();
             channel.refuse(RefusalFrame { code: RefusalCode::UnknownGroup, text });
-            self.rest(link, group).await;
+            self.rest(link, group, LOOK_EVERY).await;
             return;
         };
-        let (here, there) = thread_channel();
+        let (here, there) = thread_channel(self.version());
         let given = pool
             .begin("connect DR group", move |served| Box::pin(async move { served.dr.connect(group, here) }));
-        match given {
+        let code = match given {
             Ok(_) => carry(channel, there).await,
             Err(refusal) => {
-                channel.refuse(RefusalFrame { code: RefusalCode::Busy, text: refusal.to_string() })
+                channel.refuse(RefusalFrame { code: RefusalCode::Busy, text: refusal.to_string() });
+                None
             }
-        }
-        self.rest(link, group).await;
+        };
+        let is_suspended = matches!(code, Some(RefusalCode::Suspended | RefusalCode::Full));
+        self.rest(link, group, if is_suspended { SUSPENDED_PAUSE } else { LOOK_EVERY }).await;
     }
 
     /// A group gets its next channel after a pause.
-    async fn rest(&self, link: &Link, group: GroupId) {
-        link.world.sleep(LOOK_EVERY).await;
+    async fn rest(&self, link: &Link, group: GroupId, pause: Duration) {
+        link.world.sleep(pause).await;
         self.carried.borrow_mut().remove(&group);
     }
 
@@ -239,6 +274,7 @@ impl PeerSession {
         match message {
             SiteMessage::Site { name, groups } => {
                 link.note_name(self.session.peer_site(), &name);
+                self.has_named.set(true);
                 *self.theirs.borrow_mut() = groups.iter().filter_map(|group| group_of(group).ok()).collect();
             }
             SiteMessage::Offer(offer) => {
@@ -313,6 +349,30 @@ impl PeerSession {
         }
         // The session may have ended: it answers all then.
         let _ = self.say.send(message);
+    }
+}
+
+/// Groups of this site that follow another one, and got nothing from it yet.
+fn untouched_groups(link: &Link, peer: SiteId) -> BTreeSet<GroupId> {
+    let site = link.site.look();
+    let views = site.pools.values().filter_map(PoolHandle::view);
+    let groups = views.flat_map(|view| view.dr.groups.clone());
+    let is_untouched = |group: &DrGroupView| {
+        group.peer == peer
+            && group.role == DrRole::Secondary
+            && !group.is_complete
+            && group.report.merge.is_none()
+    };
+    groups.filter(is_untouched).map(|group| group.group).collect()
+}
+
+/// Removes a group that the other site never made. If it cannot be done, it is tried again later.
+async fn undo_offer(link: &Link, peer: SiteId, group: GroupId) {
+    let Some(pool) = pool_of(link, peer, group) else { return };
+    let undone =
+        begin_change(&pool, "undo DR replica", move |dr| Box::pin(async move { dr.undo_offer(group).await }));
+    if let Ok(undone) = undone {
+        let _ = undone.await;
     }
 }
 

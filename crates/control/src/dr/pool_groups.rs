@@ -24,15 +24,16 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{BLOCK_BYTES, EpochId, Fence, GroupId, PoolId, SiteId, Stamp, VolumeId},
+    format::{BLOCK_BYTES, EpochId, Fence, GroupId, PoolId, SiteId, VolumeId},
     pool::{NewVolume, Pool, VolumeSetting},
 };
 use replication::{
     connect::SiteRole,
-    group_record::{GroupRecord, GroupSettings, PoolRecords, load_records},
+    group_record::{GROUP_VOLUMES_MAX, GroupRecord, GroupSettings, PoolRecords, load_records},
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
     member::GroupMember,
+    merge_plan::MergePlan,
     secondary::SecondaryGroup,
     session::ReplicationMode,
     witness::keeper::{KeeperError, LeaseKeeper},
@@ -63,12 +64,14 @@ pub(crate) struct GroupVolume {
 }
 
 pub(crate) struct PoolDrGroups {
-    world: World,
-    pool: Rc<Pool>,
-    notices: NoticeSender,
+    pub(super) world: World,
+    pub(super) pool: Rc<Pool>,
+    pub(super) notices: NoticeSender,
     access: DrAccess,
-    groups: RefCell<BTreeMap<GroupId, Rc<HostedGroup>>>,
-    damaged: RefCell<Vec<(GroupId, String)>>,
+    pub(super) groups: RefCell<BTreeMap<GroupId, Rc<HostedGroup>>>,
+    pub(super) damaged: RefCell<Vec<(GroupId, String)>>,
+    /// Held while replicas have no record yet, and while such are deleted.
+    pub(super) making: tokio::sync::Mutex<()>,
     /// The volumes that hosts did not reach at the last look.
     closed: RefCell<BTreeSet<VolumeId>>,
     /// A damaged record names no volumes: everything is closed then.
@@ -91,6 +94,7 @@ impl PoolDrGroups {
             notices: notices.clone(),
             groups: RefCell::default(),
             damaged: RefCell::default(),
+            making: tokio::sync::Mutex::default(),
             closed: RefCell::default(),
             is_all_closed: Cell::new(false),
             hosts: Rc::default(),
@@ -108,6 +112,7 @@ impl PoolDrGroups {
                 .close_all(GroupId::NONE, "its first part is damaged, so nobody knows its group".to_owned());
         }
         *groups.closed.borrow_mut() = groups.closed_volumes();
+        groups.delete_orphans();
         groups
     }
 
@@ -157,6 +162,8 @@ impl PoolDrGroups {
         if let ReplicationMode::Periodic { kept, .. } = settings.mode {
             member.keep_points(kept);
         }
+        let turns = self.access.merge_turns().of_group(&self.world, (group, &settings.name), settings.peer);
+        member.use_merge_gate(Rc::new(turns));
         let has = member.position_after_opening().map_err(|error| error.to_string())?;
         let hosts = Rc::clone(&self.hosts) as Rc<dyn GroupHosts>;
         let hosted =
@@ -230,7 +237,7 @@ impl PoolDrGroups {
         DrGroups { groups, damaged }
     }
 
-    fn find(&self, group: GroupId) -> Result<Rc<HostedGroup>, Refusal> {
+    pub(super) fn find(&self, group: GroupId) -> Result<Rc<HostedGroup>, Refusal> {
         let found = self.groups.borrow().get(&group).cloned();
         found.ok_or_else(|| {
             Refusal::new(format!("there is no DR group {group} here"), "see 'spindle dr status'")
@@ -341,9 +348,7 @@ impl PoolDrGroups {
             fence: Fence(1),
             lineage: Some(Lineage::new(EpochId(epoch), 1)),
             is_alone: matches!(settings.mode, ReplicationMode::Sync { is_failsafe: false, .. }),
-            unfinished: None,
-            told: Stamp(0),
-            forked_at: None,
+            ..GroupState::new_replica()
         };
         if let Some(keeper) = self.keeper_of(group, &settings)? {
             // Until the first copy is complete it answers alone, and the witness knows so before it does.
@@ -387,6 +392,7 @@ impl PoolDrGroups {
         settings: GroupSettings,
         volumes: &[GroupVolume],
     ) -> Result<(), Refusal> {
+        let _one_at_a_time = self.making.lock().await;
         if let Ok(known) = self.find(group) {
             return match known.settings == settings {
                 true => Ok(()),
@@ -430,6 +436,20 @@ impl PoolDrGroups {
             let problem = format!("the pool has {free} bytes free, and the group's volumes have {needed}");
             return Err(Refusal::new(problem, "add drives there, or use another pool"));
         }
+        let made: Vec<VolumeId> = new.iter().map(|wanted| wanted.volume).collect();
+        let done = self.make_replicas(new, (group, settings)).await;
+        if done.is_err() {
+            // What cannot be deleted now is when the pool is opened next.
+            let _ = self.delete_empty(&made).await;
+        }
+        done
+    }
+
+    async fn make_replicas(
+        &self,
+        new: Vec<&GroupVolume>,
+        (group, settings): (GroupId, GroupSettings),
+    ) -> Result<(), Refusal> {
         for wanted in new {
             let new = NewVolume {
                 name: wanted.name.clone(),
@@ -485,6 +505,16 @@ impl PoolDrGroups {
         self.ask(group, GroupOrder::HandOver).await?
     }
 
+    /// Stops sending a group to the other side, until it is resumed.
+    pub async fn suspend(&self, group: GroupId) -> Result<(), Refusal> {
+        self.ask(group, GroupOrder::Suspend).await?
+    }
+
+    /// Goes on sending a group to the other side, by a plan.
+    pub async fn resume(&self, group: GroupId, plan: MergePlan) -> Result<(), Refusal> {
+        self.ask(group, |answer| GroupOrder::Resume(plan, answer)).await?
+    }
+
     /// Says that the other side's history counts: this one's own becomes a fork.
     pub async fn give_way(&self, group: GroupId) -> Result<(), Refusal> {
         self.ask(group, GroupOrder::GiveWay).await?
@@ -520,7 +550,12 @@ impl PoolDrGroups {
         };
         removed.map_err(|error| refusal_of(&group.to_string(), &error))?;
         self.damaged.borrow_mut().retain(|(known, _)| *known != group);
+        // Its volumes are of hosts from now on; the record did not say which they are.
         self.is_all_closed.set(!self.damaged.borrow().is_empty());
+        for orphans in self.orphans().chunks(GROUP_VOLUMES_MAX) {
+            let unmarked = self.pool.set_replica(orphans, false).await;
+            unmarked.map_err(|error| refusal_of(&group.to_string(), &error))?;
+        }
         self.hosts.refresh();
         Ok(())
     }

@@ -25,6 +25,7 @@ pub(crate) struct ThreadChannel {
     end: Arc<OnceLock<ChannelEnd>>,
     is_cut: Cell<bool>,
     cut: Notify,
+    version: u16,
 }
 
 /// The end at the link.
@@ -34,13 +35,13 @@ pub(crate) struct LinkSide {
     end: Arc<OnceLock<ChannelEnd>>,
 }
 
-/// Both ends of a new channel.
-pub(crate) fn thread_channel() -> (ThreadChannel, LinkSide) {
+/// Both ends of a new channel of a session that uses a version of the protocol.
+pub(crate) fn thread_channel(version: u16) -> (ThreadChannel, LinkSide) {
     let ((out, from_pool), (to_pool, arrivals)) = (mpsc::channel(FRAMES_MAX), mpsc::channel(FRAMES_MAX));
     let end = Arc::<OnceLock<ChannelEnd>>::default();
     let side = LinkSide { from_pool, to_pool, end: Arc::clone(&end) };
     let (arrivals, is_cut, cut) = (Mutex::new(arrivals), Cell::new(false), Notify::new());
-    (ThreadChannel { out, arrivals, end, is_cut, cut }, side)
+    (ThreadChannel { out, arrivals, end, is_cut, cut, version }, side)
 }
 
 fn lost(reason: &str) -> ChannelEnd {
@@ -76,6 +77,10 @@ impl ThreadChannel {
 }
 
 impl FrameChannel for ThreadChannel {
+    fn version(&self) -> u16 {
+        self.version
+    }
+
     async fn send(&self, body: FrameBody) -> Result<(), ChannelEnd> {
         self.unless_cut(async { self.out.send(body).await.map_err(|_| self.why()) }).await
     }
@@ -85,8 +90,9 @@ impl FrameChannel for ThreadChannel {
     }
 }
 
-/// Carries frames between a channel of the link and a pool, until one of both has ended.
-pub(crate) async fn carry(channel: LinkChannel, side: LinkSide) {
+/// Carries frames between a channel of the link and a pool, until one of both has ended. Returns the code of the refusal if
+/// that was the end.
+pub(crate) async fn carry(channel: LinkChannel, side: LinkSide) -> Option<RefusalCode> {
     let LinkSide { mut from_pool, to_pool, end } = side;
     let sent = async {
         loop {
@@ -117,12 +123,21 @@ pub(crate) async fn carry(channel: LinkChannel, side: LinkSide) {
         Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
     };
     match ended {
-        Ok(ChannelError::Refused(refusal)) => drop(end.set(ChannelEnd::Refused(refusal))),
-        Ok(ChannelError::Session(error)) => drop(end.set(ChannelEnd::Lost(error.to_string()))),
+        Ok(ChannelError::Refused(refusal)) => {
+            let code = refusal.code;
+            let _ = end.set(ChannelEnd::Refused(refusal));
+            Some(code)
+        }
+        Ok(ChannelError::Session(error)) => {
+            let _ = end.set(ChannelEnd::Lost(error.to_string()));
+            None
+        }
         Err(refusal) => {
             let ended =
                 || RefusalFrame { code: RefusalCode::Closing, text: "the group's flow has ended".to_owned() };
+            let code = refusal.as_ref().map(|refusal| refusal.code);
             channel.refuse(refusal.unwrap_or_else(ended));
+            code
         }
     }
 }

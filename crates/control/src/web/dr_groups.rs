@@ -87,7 +87,7 @@ pub struct FailoverBody {
 }
 
 /// Has a pool change its groups.
-async fn change(
+pub(super) async fn change(
     pool: &PoolHandle,
     name: &'static str,
     work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<(), Refusal>> + Send + 'static,
@@ -271,7 +271,7 @@ fn volumes_of(
 }
 
 /// The row of a group that was made or changed, once the view shows it.
-async fn shown_when(
+pub(super) async fn shown_when(
     api: &ApiState,
     caller: &Caller,
     group: &str,

@@ -1,6 +1,10 @@
 //! Rows of DR groups and of paired sites.
 
-use super::{dr_rehearsals::PastRehearsalRow, problem::ApiProblem};
+use super::{
+    dr_rehearsals::PastRehearsalRow,
+    dr_suspensions::{DrMergePlan, DrSuspensionRow, standstill_words, suspended_summary},
+    problem::ApiProblem,
+};
 use crate::{
     dr::{
         LinkView, PeerView,
@@ -85,6 +89,14 @@ pub struct DrGroupRow {
     pub last_word: Option<String>,
     /// Names of volumes with what this site once gave up, until they are deleted.
     pub forks: Vec<String>,
+    /// Of a primary that sends nothing to the other site, although that may be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<DrSuspensionRow>,
+    /// Of a primary: when its passes begin, and how fast they may be.
+    pub merge_plan: DrMergePlan,
+    /// The reason for which a merge stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standstill: Option<String>,
     /// Of a group that fails over without a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witness: Option<DrWitnessRow>,
@@ -268,7 +280,7 @@ impl DrGroupRow {
             sent_bytes: report.sent_bytes,
             received_bytes: report.received_bytes,
             last_word: report.last_word.map(at),
-            forks: report.forks.clone(),
+            forks: report.forks.iter().map(|fork| fork.name.clone()).collect(),
             could_serve: group.hosts.reasons_against.clone().map(|reasons| DrCouldServeRow {
                 could_serve: reasons.is_empty(),
                 reasons,
@@ -276,6 +288,9 @@ impl DrGroupRow {
             }),
             rows: group.hosts.rows.clone(),
             row_clashes: group.hosts.clashes.clone(),
+            suspended: DrSuspensionRow::of(group),
+            merge_plan: DrMergePlan::of(report.merge_plan),
+            standstill: report.standstill.as_ref().map(standstill_words),
             rehearsing_since: rehearsing.map(|one| at(one.began)),
             last_rehearsal: None,
         }
@@ -342,6 +357,13 @@ fn summary(group: &DrGroupView, peer: &str, has_link: bool) -> String {
     let unconfirmed = ByteCount(*unconfirmed_bytes);
     if !has_link {
         return "this server has no ⟨listen⟩ in [replication]: it reaches no other site".to_owned();
+    }
+    if let Some(summary) = suspended_summary(group, peer).filter(|_| state.starts_with("suspended")) {
+        return summary;
+    }
+    if let Some((since, why)) = &group.report.stopped {
+        let since = at(*since);
+        return format!("gets nothing from {peer}: {why} ({since}); this site has what came before");
     }
     match (role, *state) {
         (DrRole::Primary, "streaming") if is_sync && !is_alone && group.peer_silence_ms >= SILENT_MS => {

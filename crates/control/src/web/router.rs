@@ -4,9 +4,10 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, dr_groups, dr_line_tests, dr_rehearsals, dr_sites, drive_warnings, drives,
-    events, exports, group_changes, groups, health, initiators, jobs, metrics, notifiers, pools, power,
-    schedules, sessions, site, snapshots, space, targets, tokens, transfers, uses, volumes,
+    conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
+    dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
+    initiators, jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets,
+    tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -143,6 +144,11 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_groups::fail_over))
         .routes(routes!(dr_groups::give_way))
         .routes(routes!(dr_groups::go_on_alone))
+        .routes(routes!(dr_suspensions::suspend))
+        .routes(routes!(dr_verifications::begin, dr_verifications::show, dr_verifications::give_up))
+        .routes(routes!(dr_forks::list))
+        .routes(routes!(dr_forks::drop_fork))
+        .routes(routes!(dr_suspensions::resume))
         .routes(routes!(dr_rehearsals::begin))
         .routes(routes!(dr_rehearsals::end))
         .routes(routes!(metrics::show))

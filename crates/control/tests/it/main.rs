@@ -9,6 +9,7 @@ mod api_failures;
 mod api_rows;
 mod conditions_seen;
 mod dr_crashes;
+mod dr_half_made;
 mod dr_hosts;
 mod dr_rows;
 mod dr_scene;

@@ -25,6 +25,10 @@ impl VersionRange {
     /// The versions that this program knows.
     pub const OURS: Self = Self { lowest: 1, highest: 3 };
 
+    pub fn highest(self) -> u16 {
+        self.highest
+    }
+
     /// None if this is no range.
     pub fn new(lowest: u16, highest: u16) -> Option<Self> {
         (1 <= lowest && lowest <= highest).then_some(Self { lowest, highest })

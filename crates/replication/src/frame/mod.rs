@@ -26,6 +26,7 @@ mod introduction;
 mod link_test;
 mod pass;
 mod stream;
+mod verify;
 
 pub use handshake::{
     AliveFrame, AttachFrame, CONNECTIONS_MAX, HelloFrame, PairingFrame, ReceiptFrame, RefusalCode,
@@ -43,6 +44,10 @@ pub use pass::{
 pub use stream::{
     ConfirmationFrame, CutFrame, HandOverFrame, RecordFrame, SentChange, SentSnapshot, TakenOverFrame,
     WordFrame,
+};
+pub use verify::{
+    DIGEST_BLOCKS_MAX, DIGESTS_MAX, RangeDigest, VERIFY_VERSION, VerifyCutFrame, VerifyDigestsFrame,
+    VerifyEndFrame, VerifyRangeFrame, VerifyReadyFrame,
 };
 
 use crate::{
@@ -193,6 +198,11 @@ frames! {
     52 ChangedRanges(ChangedRangesFrame) Group ordered;
     64 HandOver(HandOverFrame) Group ordered;
     65 TakenOver(TakenOverFrame) Group ordered;
+    80 VerifyCut(VerifyCutFrame) Group ordered;
+    81 VerifyReady(VerifyReadyFrame) Group ordered;
+    82 VerifyRange(VerifyRangeFrame) Group ordered;
+    83 VerifyDigests(VerifyDigestsFrame) Group ordered;
+    84 VerifyEnd(VerifyEndFrame) Group ordered;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

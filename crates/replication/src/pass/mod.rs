@@ -18,13 +18,15 @@
 
 mod block_ranges;
 mod inbox;
+mod pace;
 mod receive;
 mod send;
 
 pub(crate) use block_ranges::BlockRanges;
 pub(crate) use inbox::PassInbox;
+pub(crate) use pace::PassPace;
 pub(crate) use receive::{PassFault, changed_ranges};
-pub(crate) use send::{PassEnd, PassGoal, SentPass, send, take_cut};
+pub(crate) use send::{PassEnd, PassGoal, SentPass, count_born_since, send, take_cut};
 
 use array::format::Stamp;
 use receive::PassReceiver;

@@ -1,6 +1,6 @@
 //! The sending side of a pass.
 
-use super::{BlockRanges, block_ranges::blocks_of};
+use super::{BlockRanges, block_ranges::blocks_of, pace::PassPace};
 use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{Introduction, TransferWay},
@@ -14,11 +14,11 @@ use crate::{
 use array::{
     error::Error,
     format::{BLOCK_BYTES, BlockCount, BlockIndex, SnapshotId, Stamp, VolumeId},
-    pool::{Difference, RangeChange, SnapshotKey, VolumeKey},
+    pool::{Difference, Pool, RangeChange, SnapshotKey, VolumeKey},
     volume::SnapshotDevice,
 };
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, crc32c::crc32c};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, World, crc32c::crc32c};
 
 /// Blocks of one list of what is mapped.
 const MAPPED_AT_ONCE: u64 = 16_384;
@@ -37,6 +37,8 @@ pub(crate) struct PassGoal {
     pub way: TransferWay,
     /// Blocks that the receiver needs beside.
     pub beside: BTreeMap<VolumeId, BlockRanges>,
+    /// Hosts do not wait for it: it keeps to the plan of the group, and gives way to them.
+    pub is_merge: bool,
 }
 
 /// A pass that was sent; the receiver has not confirmed it yet.
@@ -71,6 +73,9 @@ struct PassSender<'p, C> {
     cut: SnapshotId,
     blocks: u64,
     digest: u64,
+    world: &'p World,
+    /// `None` of a pass that hosts wait for.
+    pace: Option<PassPace>,
 }
 
 /// Takes a cut of the group's volumes, above every stamp that the receiver of its pass may have. It stays until the caller
@@ -89,7 +94,7 @@ pub(crate) async fn take_cut(
 
 /// Sends what the receiver lacks of a cut of the group's volumes.
 pub(crate) async fn send(
-    member: &GroupMember,
+    (world, member): (&World, &GroupMember),
     channel: &impl FrameChannel,
     goal: &PassGoal,
 ) -> Result<SentPass, PassEnd> {
@@ -104,7 +109,8 @@ pub(crate) async fn send(
         expected_bytes,
     };
     channel.send(FrameBody::PassBegin(begin)).await?;
-    let mut sender = PassSender { member, channel, cut: goal.cut, blocks: 0, digest: 0 };
+    let pace = goal.is_merge.then(|| PassPace::new(world, &member.pool));
+    let mut sender = PassSender { member, channel, cut: goal.cut, blocks: 0, digest: 0, world, pace };
     for &volume in &member.volumes {
         sender.send_volume(volume, goal).await?;
     }
@@ -119,14 +125,22 @@ async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Er
     let beside = goal.beside.values().flat_map(|wanted| wanted.ranges());
     let mut blocks: u64 = beside.map(of).sum();
     for &volume in &member.volumes {
-        let point = SnapshotKey::Id(goal.cut);
-        let mut walk =
-            member.pool.born_since(VolumeKey::Id(volume), goal.since, point).await?.in_small_steps();
-        let counted = count_data(&mut walk).await;
-        walk.end().await?;
-        blocks += counted?;
+        blocks += count_born_since(&member.pool, (volume, goal.cut), goal.since).await?;
     }
     Ok(blocks * BLOCK_BYTES as u64)
+}
+
+/// Blocks with data in a cut of a volume that were born above a stamp.
+pub(crate) async fn count_born_since(
+    pool: &Pool,
+    (volume, cut): (VolumeId, SnapshotId),
+    since: Stamp,
+) -> Result<u64, Error> {
+    let mut walk =
+        pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(cut)).await?.in_small_steps();
+    let counted = count_data(&mut walk).await;
+    walk.end().await?;
+    counted
 }
 
 async fn count_data(walk: &mut Difference) -> Result<u64, Error> {
@@ -233,7 +247,9 @@ impl<C: FrameChannel> PassSender<'_, C> {
     ) -> Result<(), PassEnd> {
         let mut first = blocks.start;
         while first < blocks.end {
-            let count = (blocks.end - first).min(FRAME_BLOCKS_MAX as u64);
+            let most = self.pace.as_ref().map_or(FRAME_BLOCKS_MAX as u64, PassPace::piece_blocks);
+            let count = (blocks.end - first).min(most);
+            let begun = self.world.now();
             let at = ByteOffset(first * BLOCK_BYTES as u64);
             let read = point.read(at, vec![Buffer::zeroed(count as usize * BLOCK_BYTES)]).await;
             let whole = Arc::new(read.map_err(Error::Copy)?.remove(0));
@@ -248,7 +264,12 @@ impl<C: FrameChannel> PassSender<'_, C> {
             });
             self.blocks += count;
             self.channel.send(FrameBody::PassBlocks(PassBlocksFrame { volume, blocks: sent })).await?;
-            self.member.meter.note_pass_blocks(count * BLOCK_BYTES as u64, true);
+            let bytes = count * BLOCK_BYTES as u64;
+            self.member.meter.note_pass_blocks(bytes, true);
+            let took = self.world.now().since(begun);
+            if let Some(pace) = &mut self.pace {
+                pace.rest((bytes, took), self.member).await;
+            }
             first += count;
         }
         Ok(())

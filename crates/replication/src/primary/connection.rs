@@ -1,6 +1,6 @@
 //! A connection of a primary: from the introductions to its end.
 
-use super::{PrimaryGroup, new_pin};
+use super::{PrimaryGroup, merge_turn::MergeTurn, new_pin};
 use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{ConnectFinding, Introduction, SiteRole},
@@ -79,11 +79,15 @@ impl PrimaryGroup {
     pub async fn run(&self, channel: &impl FrameChannel) -> PrimaryEnd {
         self.session.borrow_mut().note_connected();
         let end = match self.begin_channel(channel).await {
-            Ok(agreement) => self.serve_channel(channel, &agreement).await,
+            Ok(agreement) => {
+                self.verify_desk.begin_channel(channel.version());
+                self.serve_channel(channel, &agreement).await
+            }
             Err(end) => end,
         };
         self.outbox.borrow_mut().close();
         self.promise.end_channel();
+        self.verify_desk.end_channel();
         self.member.meter.end_pass();
         self.session.borrow_mut().note_disconnected(self.world.now());
         self.changed.notify_waiters();
@@ -165,9 +169,12 @@ impl PrimaryGroup {
         }
         self.session.borrow_mut().note_outcome(&noted, now);
         self.release();
-        match self.session.borrow().state() {
-            SessionState::StoodDown => Err(PrimaryEnd::StoodDown),
-            _ => Ok(agreement),
+        if self.session.borrow().state() == SessionState::StoodDown {
+            return Err(PrimaryEnd::StoodDown);
+        }
+        match self.refuses_to_stream() {
+            Some(refusal) => Err(refuse(channel, refusal.code, refusal.text).await.into()),
+            None => Ok(agreement),
         }
     }
 
@@ -201,9 +208,12 @@ impl PrimaryGroup {
     ) -> PrimaryEnd {
         let received = pin!(self.receive_all(channel, expected));
         let beside = async {
-            if let Either::Left((never, _)) =
-                select(pin!(self.send_words(channel)), pin!(self.until_fenced())).await
-            {
+            let sent = async {
+                match select(pin!(self.send_words(channel)), pin!(self.send_verify_orders(channel))).await {
+                    Either::Left((never, _)) | Either::Right((never, _)) => never,
+                }
+            };
+            if let Either::Left((never, _)) = select(pin!(sent), pin!(self.until_fenced())).await {
                 match never {}
             }
         };
@@ -237,6 +247,10 @@ impl PrimaryGroup {
                     *known = known.union(&BlockRanges::received(&changed.ranges));
                     wanted.is_complete.set(changed.is_last);
                     self.changed.notify_waiters();
+                    Ok(())
+                }
+                frame @ (FrameBody::VerifyReady(_) | FrameBody::VerifyDigests(_)) => {
+                    self.take_verify_reply(frame);
                     Ok(())
                 }
                 FrameBody::TakenOver(taken) => match self.check_taken_over(taken) {
@@ -293,14 +307,28 @@ impl PrimaryGroup {
             since = before(since);
         }
         let mut transfer = agreement.outcome.transfers.first();
+        let mut turn = MergeTurn::of(self);
         loop {
             let state = self.session.borrow().state();
+            if state != SessionState::Merging || !self.is_pass_due() {
+                turn.leave();
+            }
             let done = match state {
                 SessionState::Streaming => self.stream(channel, since).await,
                 SessionState::StoodDown => return SendEnd::StoodDown,
-                SessionState::Merging if self.is_pass_due() => {
-                    self.run_pass(channel, (since, transfer, wanted), &agreement.theirs).await
-                }
+                SessionState::Merging if self.is_pass_due() => match turn.enter(since == Stamp(0)) {
+                    true => {
+                        let done = self.run_pass(channel, (since, transfer, wanted), &agreement.theirs).await;
+                        if self.session.borrow().is_behind() {
+                            turn.leave();
+                        }
+                        done
+                    }
+                    false => {
+                        turn.wait().await;
+                        continue;
+                    }
+                },
                 _ => {
                     self.changed.notified().await;
                     Ok(())

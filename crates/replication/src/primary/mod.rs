@@ -13,10 +13,13 @@
 
 mod connection;
 mod hand_over;
+mod merge_turn;
 mod passes;
 mod right;
 mod stream;
+mod suspending;
 mod unconfirmed_blocks;
+mod verifying;
 mod words;
 
 pub use connection::PrimaryEnd;
@@ -24,6 +27,7 @@ use hand_over::RoleRecord;
 pub use hand_over::{CatchingUp, HandOverError};
 use right::{GroupReads, PeerPromise, keep_right};
 use unconfirmed_blocks::UnconfirmedBlocks;
+use verifying::VerifyDesk;
 
 use crate::{
     connect::SiteRole,
@@ -80,6 +84,7 @@ pub struct PrimaryGroup {
     role_record: Cell<RoleRecord>,
     promise: PeerPromise,
     unconfirmed: RefCell<UnconfirmedBlocks>,
+    verify_desk: VerifyDesk,
     begun_at: Moment,
 }
 
@@ -116,6 +121,9 @@ impl PrimaryGroup {
         if member.keeper().is_some() {
             session.use_witness();
         }
+        if let Some(suspension) = state.suspension.filter(|_| !returns) {
+            session.suspend(suspension.reason);
+        }
         let volumes = || member.volumes.iter().copied();
         let group = Rc::new(Self {
             world: world.clone(),
@@ -134,6 +142,7 @@ impl PrimaryGroup {
             role_record: Cell::default(),
             promise: PeerPromise::default(),
             unconfirmed: RefCell::default(),
+            verify_desk: VerifyDesk::default(),
             begun_at: world.now(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
@@ -251,6 +260,7 @@ impl PrimaryGroup {
                 SessionDemand::Connect | SessionDemand::RunPass => {}
             }
         }
+        self.note_room().await?;
         self.release();
         Ok(())
     }

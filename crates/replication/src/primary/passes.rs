@@ -45,11 +45,12 @@ impl PrimaryGroup {
                 way => way,
             }),
             beside: wanted.ranges.take(),
+            is_merge: true,
         };
         if goal.since == Stamp(0) {
             self.member.meter.set_first_copy_lacking(true);
         }
-        let sent = send(&self.member, channel, &goal).await;
+        let sent = send((&self.world, &self.member), channel, &goal).await;
         let done = match sent {
             Ok(sent) => self.wait_for_pass(sent).await,
             Err(end) => Err(end.into()),

@@ -50,6 +50,12 @@ struct StreamSender<'s, C> {
 impl<C: FrameChannel> StreamSender<'_, C> {
     /// Adds what has not been sent of a record, and sends full frames.
     async fn add(&mut self, record: WaitingRecord) -> Result<(), PrimaryEnd> {
+        if self.group.wants_cut() {
+            // What was added lies before the record.
+            self.flush().await?;
+            let next = record.changes.first().map(|(stamp, _)| *stamp);
+            self.group.reach_cut(self.channel, next).await?;
+        }
         for (stamp, change) in record.changes {
             if !self.order.admit(stamp, &change) {
                 continue;
@@ -145,12 +151,13 @@ impl PrimaryGroup {
                 Some(record) => sender.add(record).await?,
                 None => {
                     sender.flush().await?;
+                    self.reach_cut(sender.channel, None).await?;
                     if self.stand_down_if_quiet() {
                         break;
                     }
                     let changed = self.changed.notified();
                     // It may have come while the frame was being sent.
-                    if self.outbox.borrow().first().is_none() {
+                    if self.outbox.borrow().first().is_none() && !self.has_cut() {
                         changed.await;
                     }
                 }

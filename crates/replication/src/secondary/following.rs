@@ -15,19 +15,30 @@ use crate::{
     planted::{self, ReplicationBug},
     sent_changes::bytes_of,
 };
-use array::format::{EpochId, SnapshotId, Stamp, WallNanoseconds};
+use array::{
+    error::Error,
+    format::{EpochId, SnapshotId, Stamp, WallNanoseconds},
+};
 use futures_util::future::{Either, select};
 use std::{collections::BTreeMap, convert::Infallible, pin::pin};
+use world::IoErrorKind;
 
 /// Ranges of one frame at most.
 const RANGES_AT_ONCE: usize = 4096;
+/// Answer of a side whose pool takes no more.
+pub const NO_ROOM: &str = "the pool has no room left for what the primary sends";
 
 impl SecondaryGroup {
     /// Follows the primary over one channel until that ends.
     pub async fn run(&self, channel: &impl FrameChannel) -> SecondaryEnd {
         let end = {
             let beside = async {
-                match select(pin!(self.confirm_begun(channel)), pin!(self.give_back_right())).await {
+                let answered = async {
+                    match select(pin!(self.give_back_right()), pin!(self.answer_verify(channel))).await {
+                        Either::Left((never, _)) | Either::Right((never, _)) => never,
+                    }
+                };
+                match select(pin!(self.confirm_begun(channel)), pin!(answered)).await {
                     Either::Left((Err(end), _)) => end,
                     Either::Left((Ok(never), _)) | Either::Right((never, _)) => match never {},
                 }
@@ -38,6 +49,12 @@ impl SecondaryGroup {
             }
         };
         self.member.meter.end_pass();
+        if let SecondaryEnd::Failed(error) = &end
+            && is_out_of_room(error)
+        {
+            // The primary goes on without this side, instead of sending the same again and again.
+            refuse(channel, RefusalCode::Full, NO_ROOM).await;
+        }
         self.await_begun().await;
         end
     }
@@ -79,6 +96,7 @@ impl SecondaryGroup {
             self.member.change(|state| state.fence = fence).await?;
         }
         self.begin_history(&agreement.outcome);
+        self.delete_verify_cut().await?;
         let preparing = self.applying.lock().await;
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
@@ -93,7 +111,9 @@ impl SecondaryGroup {
             // A hand over takes it for itself.
             let is_applied = !matches!(frame, FrameBody::HandOver(_));
             let _applying = if is_applied { Some(self.applying.lock().await) } else { None };
-            if !matches!(frame, FrameBody::Record(_) | FrameBody::Word(_)) {
+            let is_beside =
+                matches!(frame, FrameBody::Record(_) | FrameBody::Word(_) | FrameBody::VerifyRange(_));
+            if !is_beside {
                 self.begun.emptied().await;
             }
             if matches!(frame, FrameBody::PassBegin(_)) {
@@ -115,6 +135,18 @@ impl SecondaryGroup {
                     let number = word.number;
                     *self.word.borrow_mut() = Some(word);
                     self.promise(channel, number).await?;
+                    Ok(())
+                }
+                FrameBody::VerifyCut(frame) => {
+                    self.take_verify_cut(channel, frame).await?;
+                    Ok(())
+                }
+                FrameBody::VerifyRange(wanted) => match self.verify_queue.add(wanted) {
+                    true => Ok(()),
+                    false => Err(PassFault::Frame("too many ranges to compare at one time".to_owned())),
+                },
+                FrameBody::VerifyEnd(_) => {
+                    self.delete_verify_cut().await?;
                     Ok(())
                 }
                 FrameBody::HandOver(frame) => return Err(self.take_over(channel, frame, &agreement).await),
@@ -190,7 +222,8 @@ impl SecondaryGroup {
             member.pool.take_cut_of_replica(&member.ids(), cut).await?;
         }
         if forks {
-            forks::keep(member, cut, self.has.get()).await?;
+            let now = u64::try_from(self.world.wall().seconds).unwrap_or(0);
+            forks::keep(member, (cut, self.has.get()), (common, now)).await?;
         }
         self.send_changed(channel, (cut, before(common)), forks).await
     }
@@ -236,8 +269,8 @@ impl SecondaryGroup {
         self.begun_until.set((until, self.is_in_doubt.get()));
         let since = before(transfer.since.stamps()[0]);
         let way = TransferWay::BornSince;
-        let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new() };
-        let sent = send(member, channel, &goal).await;
+        let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new(), is_merge: false };
+        let sent = send((&self.world, member), channel, &goal).await;
         member.pool.delete_cut(&member.ids(), cut).await?;
         match sent {
             Ok(_) => Ok(()),
@@ -320,6 +353,15 @@ impl SecondaryGroup {
         self.member.meter.note_received(bytes);
         self.is_within_command.set(goes_on);
         Ok(())
+    }
+}
+
+/// True if the pool failed since it is full: it takes more once there is room.
+pub fn is_out_of_room(error: &Error) -> bool {
+    match error {
+        Error::Full | Error::LimitReached(_) | Error::Reserved(_) => true,
+        Error::Copy(error) => error.kind() == IoErrorKind::NoSpace,
+        _ => false,
     }
 }
 

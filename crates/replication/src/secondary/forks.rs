@@ -1,19 +1,41 @@
 //! Forks: what a side had of its own, kept as volumes of their own before it goes over to the other history.
 
-use crate::member::GroupMember;
+use crate::{
+    group_state::{FORKS_MAX, KeptFork},
+    member::GroupMember,
+    pass::count_born_since,
+};
 use array::{
     error::Result,
     format::{SnapshotId, Stamp, VolumeId},
-    pool::{NewClone, SnapshotKey, VolumeKey},
+    pool::{NewClone, SnapshotKey, VolumeInfo, VolumeKey},
 };
 
+/// A volume that keeps what a site gave up of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkVolume {
+    pub volume: VolumeId,
+    pub name: String,
+    /// The volume of the group.
+    pub source: VolumeId,
+    /// Figures of its beginning; `None` if the record has them no more.
+    pub kept: Option<KeptFork>,
+}
+
 /// Keeps what a cut of the volumes has as a fork, once for each stamp. Not what they have now: the point of that would get
-/// a stamp of this pool.
-pub(super) async fn keep(member: &GroupMember, cut: SnapshotId, has: Stamp) -> Result<()> {
+/// a stamp of this pool. `common`: both sites had everything up to there.
+pub(super) async fn keep(
+    member: &GroupMember,
+    (cut, has): (SnapshotId, Stamp),
+    (common, kept_unix_s): (Stamp, u64),
+) -> Result<()> {
     if member.state().forked_at == Some(has) {
         return Ok(());
     }
+    let mut kept = Vec::new();
     for &volume in &member.volumes {
+        let blocks = count_born_since(&member.pool, (volume, cut), common).await?;
+        kept.push(KeptFork { volume, has, blocks, kept_unix_s });
         let id = fork_of(volume, has);
         let all = member.pool.volumes();
         // A crash may have come between the volumes of a group.
@@ -28,7 +50,17 @@ pub(super) async fn keep(member: &GroupMember, cut: SnapshotId, has: Stamp) -> R
         let new = NewClone { name, volume: id, is_independent: false };
         member.pool.clone_volume(VolumeKey::Id(volume), Some(SnapshotKey::Id(cut)), &new).await?;
     }
-    member.change(|state| state.forked_at = Some(has)).await
+    let there: Vec<VolumeId> = member.pool.volumes().into_iter().map(|info| info.volume).collect();
+    member
+        .change(|state| {
+            state.forked_at = Some(has);
+            // Those that were deleted are forgotten here.
+            state.forks.retain(|fork| fork.has != has && there.contains(&fork_of(fork.volume, fork.has)));
+            state.forks.extend(kept);
+            let surplus = state.forks.len().saturating_sub(FORKS_MAX);
+            state.forks.drain(..surplus);
+        })
+        .await
 }
 
 /// Difference of the second half of a fork's identity from that of its volume.
@@ -48,11 +80,17 @@ fn is_fork_of(volume: VolumeId, other: VolumeId) -> bool {
     both.eq(FORK_MARK)
 }
 
-/// Names of the forks of the group's volumes that were not deleted yet.
-pub(crate) fn names(member: &GroupMember) -> Vec<String> {
-    let is_fork = |id| member.volumes.iter().any(|&volume| is_fork_of(volume, id));
-    let all = member.pool.volumes().into_iter();
-    all.filter(|info| is_fork(info.volume)).map(|info| info.name).collect()
+/// The forks of the group's volumes that were not deleted yet.
+pub(crate) fn all(member: &GroupMember) -> Vec<ForkVolume> {
+    let state = member.state();
+    let source_of = |id| member.volumes.iter().copied().find(|&volume| is_fork_of(volume, id));
+    let fork = |info: VolumeInfo| {
+        let source = source_of(info.volume)?;
+        let is_of = |kept: &&KeptFork| fork_of(kept.volume, kept.has) == info.volume;
+        let kept = state.forks.iter().find(is_of).copied();
+        Some(ForkVolume { volume: info.volume, name: info.name, source, kept })
+    };
+    member.pool.volumes().into_iter().filter_map(fork).collect()
 }
 
 #[cfg(test)]

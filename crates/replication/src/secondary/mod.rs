@@ -17,11 +17,15 @@ mod loss_bound;
 mod right;
 mod shown_clones;
 mod take_over;
+mod verifying;
 
 use apply::{BegunParts, StableParts};
+pub use following::{NO_ROOM, is_out_of_room};
+pub use forks::ForkVolume;
 pub use loss_bound::LossBound;
 use loss_bound::ToldAnswers;
 pub use shown_clones::ShownCloneError;
+use verifying::VerifyQueue;
 
 use crate::{
     channel::{ChannelEnd, FrameChannel},
@@ -105,6 +109,7 @@ pub struct SecondaryGroup {
     /// Held while a record or a part of a pass is applied, while the way of a connection is prepared, and by those who need
     /// the volumes between two of these.
     applying: tokio::sync::Mutex<()>,
+    verify_queue: VerifyQueue,
 }
 
 impl SecondaryGroup {
@@ -136,6 +141,7 @@ impl SecondaryGroup {
             began_channel: Cell::default(),
             is_within_command: Cell::new(false),
             applying: tokio::sync::Mutex::default(),
+            verify_queue: VerifyQueue::default(),
         }
     }
 

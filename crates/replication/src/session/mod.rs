@@ -208,6 +208,11 @@ impl GroupSession {
         self.state
     }
 
+    /// True once this side knows that it has every answered write.
+    pub fn has_compared(&self) -> bool {
+        self.has_compared
+    }
+
     /// True while hosts are answered without the peer, and that is recorded.
     pub fn is_alone(&self) -> bool {
         self.standing == SyncStanding::Alone

@@ -13,8 +13,8 @@ use replication::{
         FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, LinkTestFrame,
         PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState,
         ReceiptFrame, RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot,
-        SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame, TestOrderFrame, VersionRange,
-        WordFrame,
+        SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame, TestOrderFrame, VerifyCutFrame,
+        VerifyDigestsFrame, VerifyEndFrame, VerifyRangeFrame, VerifyReadyFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
 };
@@ -163,6 +163,7 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::HandOver(HandOverFrame { cut: cut([900, 40]), fence: Fence(8) }),
         FrameBody::TakenOver(TakenOverFrame { fence: Fence(8), epoch }),
     ];
+    let bodies = bodies.into_iter().chain(comparison(volume));
     let place = |body: FrameBody| {
         let is_of_test = matches!(
             body,
@@ -177,7 +178,24 @@ pub fn examples() -> Vec<Frame> {
         Frame { channel: u32::from(!is_of_session) * 5, sequence, body }
     };
     let of_session = Frame { channel: 0, sequence: 0, body: FrameBody::Refusal(refusal) };
-    bodies.into_iter().map(place).chain([of_session]).collect()
+    bodies.map(place).chain([of_session]).collect()
+}
+
+/// Frames of a comparison.
+pub fn comparison(volume: VolumeId) -> Vec<FrameBody> {
+    let wanted = VerifyRangeFrame { number: 2, volume, within: range(256, 600), grain: 256 };
+    let digests = vec![[1; 16], [2; 16], [3; 16]];
+    let answer = VerifyDigestsFrame { number: 2, digests, failed: String::new() };
+    let failed = "the snapshot was deleted".to_owned();
+    vec![
+        FrameBody::VerifyCut(VerifyCutFrame { number: 2 }),
+        FrameBody::VerifyReady(VerifyReadyFrame { number: 2, refused: String::new() }),
+        FrameBody::VerifyReady(VerifyReadyFrame { number: 2, refused: "no".to_owned() }),
+        FrameBody::VerifyRange(wanted),
+        FrameBody::VerifyDigests(answer),
+        FrameBody::VerifyDigests(VerifyDigestsFrame { number: 2, digests: Vec::new(), failed }),
+        FrameBody::VerifyEnd(VerifyEndFrame { number: 2 }),
+    ]
 }
 
 /// Decodes the frame at the start of some bytes. None if they end within it.

@@ -1,8 +1,10 @@
 //! Frames: each kind encodes and decodes, damage is found, and hostile bytes do no harm.
 
-use crate::frame_bytes::{check, decode, examples, seal};
+use crate::frame_bytes::{check, comparison, decode, examples, seal};
+use array::format::VolumeId;
+use expect_test::expect;
 use proptest::prelude::*;
-use replication::frame::{FrameFault, FrameKind, HEADER_BYTES};
+use replication::frame::{Frame, FrameFault, FrameKind, HEADER_BYTES};
 use std::collections::BTreeSet;
 
 #[test]
@@ -18,6 +20,21 @@ fn every_kind_encodes_and_decodes() {
         assert!(check(&bytes));
     }
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), FrameKind::ALL, "there is an example of each kind");
+}
+
+#[test]
+fn frames_of_a_comparison_keep_their_bytes() {
+    let bytes = |body| Frame { channel: 5, sequence: 12, body }.encode().concat();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let all: Vec<String> = comparison(VolumeId([3; 16])).into_iter().map(|body| hex(&bytes(body))).collect();
+    expect![[r#"
+        5350445250000000050000000c0000000000000008000000c448501ed0565ca50200000000000000
+        5350445251000000050000000c000000000000000a000000d0719d7050ee8d1a02000000000000000000
+        5350445251000000050000000c000000000000000c000000762676bd461e1685020000000000000002006e6f
+        5350445252000000050000000c000000000000003000000049ee0d75d7b3925e020000000000000003030303030303030303030303030303000100000000000058020000000000000001000000000000
+        5350445253000000050000000c000000000000003e0000002f4a3cecdcd10ee00200000000000000000003000000010101010101010101010101010101010202020202020202020202020202020203030303030303030303030303030303
+        5350445253000000050000000c0000000000000026000000d84cda92e6c4c5e60200000000000000180074686520736e617073686f74207761732064656c6574656400000000
+        5350445254000000050000000c0000000000000008000000c448501e0ab1bb470200000000000000"#]].assert_eq(&all.join("\n"));
 }
 
 #[test]

@@ -7,9 +7,10 @@ use replication::{
     connect::{SiteRole, UnfinishedPass},
     cut::GroupCut,
     group_record::{AutoFailover, GroupRecord, GroupRecordError, GroupSettings},
-    group_state::GroupState,
+    group_state::{GroupState, KeptFork},
     lineage::Lineage,
-    session::{BoundPolicy, ReplicationMode},
+    merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
+    session::{BoundPolicy, ReplicationMode, SuspensionReason},
 };
 use std::time::Duration;
 use world::Random;
@@ -39,11 +40,20 @@ fn record(random: &mut Random) -> GroupRecord {
     let may_be_auto = matches!(mode, ReplicationMode::Sync { is_failsafe: false, .. });
     let addresses = (0..1 + random.below(8)).map(|number| format!("192.0.2.{number}:7790"));
     let auto = (may_be_auto && random.percent(50.0)).then(|| AutoFailover { witness: addresses.collect() });
+    let fork = KeptFork {
+        volume: VolumeId([4; 16]),
+        has: Stamp(random.below(1 << 60)),
+        blocks: random.below(1 << 40),
+        kept_unix_s: random.below(1 << 40),
+    };
     let name = "Postfächer".to_owned();
     GroupRecord {
         group: GroupId([9; 16]),
         settings: GroupSettings { name, mode, peer: SiteId([5; 16]), volumes, auto },
         state: GroupState {
+            suspension: (is_primary && random.percent(30.0)).then(|| suspension(random)),
+            merge: if random.percent(50.0) { merge_plan(random) } else { MergePlan::default() },
+            forks: if random.percent(20.0) { vec![fork] } else { Vec::new() },
             role: if is_primary { SiteRole::Primary } else { SiteRole::Secondary },
             fence: Fence(random.below(1 << 50)),
             lineage: (is_primary || random.percent(80.0)).then_some(lineage),
@@ -53,6 +63,23 @@ fn record(random: &mut Random) -> GroupRecord {
             forked_at: random.percent(50.0).then(|| Stamp(random.below(1 << 60))),
         },
     }
+}
+
+fn suspension(random: &mut Random) -> Suspension {
+    let reasons = [SuspensionReason::Person, SuspensionReason::TargetFull, SuspensionReason::Fault];
+    Suspension { reason: reasons[random.below(3) as usize], since_unix_s: random.below(1 << 40) }
+}
+
+fn merge_plan(random: &mut Random) -> MergePlan {
+    let start = match random.below(3) {
+        0 => MergeStart::AtOnce,
+        1 => MergeStart::Staggered(1 + random.below(64) as u8),
+        _ => {
+            let from = random.below(1_439) as u16;
+            MergeStart::Window(DayWindow::new(from, from + 1).unwrap())
+        }
+    };
+    MergePlan { start, rate_max: random.percent(50.0).then(|| 1 + random.below(1 << 40)) }
 }
 
 #[test]
@@ -113,6 +140,11 @@ fn contradictions_are_refused() {
             record.settings.mode = ReplicationMode::Periodic { every: Duration::from_secs(60), kept: 3 };
             record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
         }),
+        refused(&|record| record.state.merge.start = MergeStart::Staggered(65)),
+        refused(&|record| {
+            record.state.role = SiteRole::Secondary;
+            record.state.suspension = Some(Suspension { reason: SuspensionReason::Person, since_unix_s: 1 });
+        }),
     ];
     let words = all.map(|refused| refused.rsplit_once(": ").unwrap().1.to_owned());
     expect![[r#"
@@ -126,16 +158,18 @@ fn contradictions_are_refused() {
             "an unfinished pass has a value that is not allowed",
             "the addresses of the witness has a value that is not allowed",
             "a witness of a group that is not in sync, or refuses writes without its peer has a value that is not allowed",
+            "the rule for merges has a value that is not allowed",
+            "a secondary that is suspended has a value that is not allowed",
         ]
     "#]]
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
-    newer[2 + 16 * valid.settings.volumes.len()] = 3;
-    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(3))));
+    newer[2 + 16 * valid.settings.volumes.len()] = 4;
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(4))));
 }
 
 #[test]
-fn records_of_versions_1_and_2_keep_their_bytes() {
+fn records_of_all_versions_keep_their_bytes() {
     let lineage = Lineage::new(EpochId([0xe; 16]), 1);
     let mut record = GroupRecord {
         group: GroupId([7; 16]),
@@ -151,14 +185,22 @@ fn records_of_versions_1_and_2_keep_their_bytes() {
             fence: Fence(3),
             lineage: Some(lineage),
             is_alone: true,
-            unfinished: None,
-            told: Stamp(0),
-            forked_at: None,
+            ..GroupState::new_replica()
         },
     };
     expect!["0100616161616161616161616161616161610100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e030000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
     record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
     expect!["0100616161616161616161616161616161610200070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010a003139322e302e322e333001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
+    record.state.suspension =
+        Some(Suspension { reason: SuspensionReason::TargetFull, since_unix_s: 1_795_780_800 });
+    let night = DayWindow::new(22 * 60, 5 * 60).unwrap();
+    record.state.merge = MergePlan { start: MergeStart::Window(night), rate_max: Some(20_000_000) };
+    let fork =
+        KeptFork { volume: VolumeId([b'a'; 16]), has: Stamp(905), blocks: 3, kept_unix_s: 1_795_780_000 };
+    record.state.forks = vec![fork];
+    expect!["0100616161616161616161616161616161610300070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010a003139322e302e322e333001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e010000000000000000010000000000000002c070096b000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000"].assert_eq(&hex_of(&record));
+    record.settings.auto = None;
+    expect!["0100616161616161616161616161616161610300070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e010000000000000000010000000000000002c070096b000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000"].assert_eq(&hex_of(&record));
 }
 
 fn hex_of(record: &GroupRecord) -> String {

@@ -9,9 +9,10 @@ use replication::{
     connect::SiteRole,
     group_state::GroupState,
     member::GroupMember,
+    merge_plan::MergePlan,
     primary::{PrimaryEnd, PrimaryGroup},
     secondary::{LossBound, SecondaryEnd, SecondaryGroup},
-    session::ReplicationMode,
+    session::{ReplicationMode, SuspensionReason},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -28,6 +29,8 @@ pub enum SiteOrder {
     Promote,
     /// Its own history becomes a fork.
     Yield,
+    Suspend,
+    Resume(MergePlan),
 }
 
 /// The group at a site that is up.
@@ -239,6 +242,8 @@ impl LivingSite {
                     group.member().yield_to_peer().await.unwrap();
                     return None;
                 }
+                SiteOrder::Suspend => group.suspend(SuspensionReason::Person).await.unwrap(),
+                SiteOrder::Resume(plan) => group.resume(plan).await.unwrap(),
                 SiteOrder::Promote => {}
             }
         }
@@ -310,6 +315,7 @@ impl LivingSite {
                     }
                 }
                 SiteOrder::Yield => group.member().yield_to_peer().await.unwrap(),
+                SiteOrder::Suspend | SiteOrder::Resume(_) => panic!("it is secondary"),
             }
         }
         false

@@ -76,7 +76,7 @@ pub fn rehearse(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
     }
     real::run(0, RealOptions::default(), async |world: World| {
         let server = arguments.common.place.connection(&world)?;
-        let group = find(&server, &arguments.group).await?;
+        let group = find(&server, arguments.group.as_deref().unwrap_or_default()).await?;
         let report = rehearsed(&world, (&server, &group), arguments, &console).await?;
         deliver(&report, arguments.report.as_deref(), &world, &console)
     })
