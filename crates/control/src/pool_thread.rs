@@ -181,7 +181,7 @@ impl ServedPool {
         self.services_changed.notify_one();
     }
 
-    /// What is wanted, as hosts reach it now: without the volumes of DR groups that do not serve, with what came with those that
+    /// The exports that are wanted, as hosts reach them now: without the volumes of DR groups that do not serve, with what came with those that
     /// do.
     pub(crate) fn effective(&self, wanted: &WantedExports) -> WantedExports {
         self.rehearsals.with_clones(&self.pool, self.dr.served_part(wanted))

@@ -181,7 +181,7 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
     lines
 }
 
-/// Would hosts be served here now?
+/// Says whether hosts would be served here now.
 fn could_serve_line(row: &DrGroupRow) -> Option<String> {
     let could = row.could_serve.as_ref()?;
     Some(match could.could_serve {

@@ -96,7 +96,7 @@ fn damage_log(site: &Site) -> String {
 #[test]
 fn a_rehearsal_recovers_the_databases_while_the_primary_is_written_and_finds_a_damaged_log() {
     let (boston, denver) = pair("sync");
-    boston.prove(&["--duration", "1s", "--report", "made"]).wait().unwrap();
+    boston.prove(&["--duration", "4s", "--report", "made"]).wait().unwrap();
     are_in_sync((&boston, &denver));
     let (code, answer) = denver.rehearsed(&["--report", "drill.html"]);
     assert_eq!((code, &answer["outcome"]), (Some(0), &"passed".into()), "{answer}");

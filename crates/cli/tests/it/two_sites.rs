@@ -104,7 +104,7 @@ impl Site {
         assert!(said.contains("there is no export"), "{said}");
     }
 
-    /// What a host that looks at the volume hears.
+    /// The refusal that a host gets when it looks at the volume.
     ///
     /// # Panics
     ///

@@ -188,7 +188,7 @@ fn answer(result: Result<(), WitnessRefusal>, group: GroupId, known: &KnownGroup
     WitnessAnswer { result, view }
 }
 
-/// How much is left of a lease etcd does not say with its key: the whole of it, at most.
+/// Of a lease that may be held the whole is left, at most: etcd does not say it with the key.
 fn view(group: GroupId, state: &WitnessGroup, is_held: bool) -> WitnessView {
     WitnessView { group, state: state.clone(), left_ms: if is_held { state.span.ms() } else { 0 } }
 }

@@ -357,9 +357,11 @@ pub(super) async fn fail_over(
             link_of(&api)?.request_hand_over(view.peer, id).await?;
         }
     }
-    // Then both connect again, if they can.
-    let is_shown =
-        |row: &DrGroupRow| row.role != view.role && (body.unplanned || row.connected_since.is_some());
+    // Then both connect again, if they can; after an unplanned one hosts are served here.
+    let is_shown = |row: &DrGroupRow| match body.unplanned {
+        true => row.serves,
+        false => row.role != view.role && row.connected_since.is_some(),
+    };
     shown_when(&api, &caller, &group, is_shown).await.map(Json)
 }
 

@@ -111,7 +111,7 @@ pub struct DrGroupRow {
     pub row_clashes: Vec<String>,
 }
 
-/// Would a secondary serve its hosts now?
+/// A secondary's answer to whether it would serve its hosts now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DrCouldServeRow {
     pub could_serve: bool,

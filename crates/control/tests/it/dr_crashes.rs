@@ -80,7 +80,7 @@ fn live(seed: u64) -> (DrCounts, u64) {
             hosts,
             mode,
             // A group whose hosts use rows that came with it is not removed.
-            rows_travel: !removes && seed % 2 == 0,
+            rows_travel: !removes && seed.is_multiple_of(2),
             random,
             group: RefCell::default(),
             have_one_history: Cell::new(false),

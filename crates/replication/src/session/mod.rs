@@ -158,7 +158,7 @@ pub struct GroupSession {
     alone_wanted_since: Option<Moment>,
     has: GroupCut,
     confirmed: GroupCut,
-    /// What was confirmed rose then, or it began to.
+    /// The last rise of what was confirmed.
     confirmed_at: Moment,
     told: GroupCut,
     backlog: Backlog,

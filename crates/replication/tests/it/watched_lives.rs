@@ -291,7 +291,7 @@ fn planted_bugs_of_takeovers_are_noticed() {
             |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
         // Each begins near a seed that shows it.
         let first = match bug {
-            ReplicationBug::ReadWithoutRight => 42,
+            ReplicationBug::ReadWithoutRight => 180,
             ReplicationBug::PromiseBroken => 0,
             _ => 50,
         };

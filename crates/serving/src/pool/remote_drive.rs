@@ -28,7 +28,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Units in which a pool may write to a drive.
 const SECTORS: [u32; 2] = [512, 4096];
 
-/// Where a drive may be: a path, or a URI with what its server asks for.
+/// The place where a drive may be: a path, or a URI with what its server asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrivePlace {
     pub path: PathBuf,
@@ -55,7 +55,7 @@ pub(super) fn in_full(path: &Path) -> PathBuf {
     }
 }
 
-/// What a URI says, and a server asks for, in the form in which a record may have it.
+/// The parts of a URI, and what its server asks for, in the form in which a record may have it.
 pub(super) fn to_record(uri: &Path, access: &RemoteSettings) -> Result<(Remote, RemoteSettings), Refusal> {
     let recorded = |file: &Option<PathBuf>, name: &Option<String>| match (file, name) {
         (Some(file), _) => {

@@ -43,7 +43,7 @@ pub struct Sighting {
     pub identity: PathIdentity,
     /// `None` for a file, and on another machine.
     pub disk: Option<Disk>,
-    /// What the server of a URI asks for.
+    /// The access that the server of a URI asks for.
     pub access: RemoteSettings,
     /// The newest superblock on the drive.
     pub superblock: Superblock,

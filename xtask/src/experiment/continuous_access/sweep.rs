@@ -72,7 +72,7 @@ fn crossing(points: &[Point]) -> Option<f64> {
         let (one, other) = (&pair[0], &pair[1]);
         let is_between = one.log_write_ms <= LIMIT_MS && other.log_write_ms > LIMIT_MS;
         let share = (LIMIT_MS - one.log_write_ms) / (other.log_write_ms - one.log_write_ms);
-        is_between.then(|| one.round_trip_ms + share * (other.round_trip_ms - one.round_trip_ms))
+        is_between.then_some(one.round_trip_ms + share * (other.round_trip_ms - one.round_trip_ms))
     })
 }
 
