@@ -122,7 +122,7 @@ impl Checkpoints {
         let begun = self.shared.world.now();
         if self.is_full() || self.due(last).is_some_and(|due| due <= begun) {
             // A failure has stopped the pool; the next write returns it.
-            self.make_next().await?;
+            self.make().await?;
             let ended = self.shared.world.now();
             *last = LastCheckpoint { ended, took: ended.since(begun) };
         }
@@ -147,17 +147,23 @@ impl Checkpoints {
         for_unsaved.into_iter().chain(for_leftovers).min()
     }
 
-    /// Makes a checkpoint of everything applied so far.
+    /// Makes a checkpoint of everything applied so far. The caller stays until its end.
     ///
     /// # Errors
     ///
     /// Any error of a step; the pool has stopped.
-    pub async fn make(self: &Rc<Self>) -> Result<()> {
-        let checkpoints = Rc::clone(self);
-        self.to_its_end(async move { checkpoints.make_next().await }).await
+    pub async fn make(&self) -> Result<()> {
+        let _one_at_a_time = self.making.lock().await;
+        self.make_alone().await
     }
 
-    /// As [`Self::make`], but does nothing if another caller began one after this call.
+    /// As [`Self::make`], for a caller that may be dropped.
+    pub async fn make_to_its_end(self: &Rc<Self>) -> Result<()> {
+        let checkpoints = Rc::clone(self);
+        self.to_its_end(async move { checkpoints.make().await }).await
+    }
+
+    /// As [`Self::make_to_its_end`], but does nothing if another caller began one after this call.
     pub async fn make_of_now(self: &Rc<Self>) -> Result<()> {
         let (checkpoints, begun) = (Rc::clone(self), self.begun.get());
         let work = async move {
@@ -176,10 +182,6 @@ impl Checkpoints {
         self.shared.world.spawn("a checkpoint", work).await
     }
 
-    async fn make_next(&self) -> Result<()> {
-        let _one_at_a_time = self.making.lock().await;
-        self.make_alone().await
-    }
 
     async fn make_alone(&self) -> Result<()> {
         self.shared.check_runs()?;

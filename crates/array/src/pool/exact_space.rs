@@ -64,7 +64,7 @@ impl Pool {
             state.table.len() + state.merging.as_ref().map_or(0, |table| table.len())
         };
         if copied() > COPIED_MAX {
-            self.checkpoints.make().await?;
+            self.checkpoints.make_to_its_end().await?;
         }
         let _reading = self.shared.begin_reading();
         let question = SpaceQuestion::new(&self.shared.state.borrow(), &self.usage, number)?;

@@ -291,7 +291,7 @@ impl Pool {
     ///
     /// Any error of a step; the pool has stopped.
     pub async fn checkpoint(&self) -> Result<()> {
-        self.checkpoints.make().await
+        self.checkpoints.make_to_its_end().await
     }
 
     /// Runs one round of cleaning. `None` if no segment can be gained.

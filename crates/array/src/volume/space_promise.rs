@@ -101,7 +101,7 @@ impl Admission {
             } else if is_as_of_now {
                 return Err(refused);
             } else {
-                self.checkpoints.make().await?;
+                self.checkpoints.make_to_its_end().await?;
                 is_as_of_now = true;
             }
         }
