@@ -94,7 +94,7 @@ fn the_largest_document_is_kept() {
 fn after_a_crash_at_any_moment_one_document_is_whole() {
     let (mut before, mut behind) = (0, 0);
     for polls in 1.. {
-        let mut scene = Scene::new(192, 3);
+        let mut scene = Scene::new(195, 3);
         scene.run(|world, devices| async move {
             let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
             put(&pool, 1).await;
