@@ -182,7 +182,6 @@ impl Checkpoints {
         self.shared.world.spawn("a checkpoint", work).await
     }
 
-
     async fn make_alone(&self) -> Result<()> {
         self.shared.check_runs()?;
         let done = self.run().await;

