@@ -80,12 +80,16 @@ fn groups_are_suspended_over_a_restart_and_merge_in_turns_at_a_rate() {
         let merging = rows.iter().filter(|row| row["state"] == "merging" && row["standstill"].is_null());
         let sending = merging.filter(|row| row["merge"]["done_bytes"].as_u64() > Some(0)).count();
         assert!(sending < 2, "two merge at one time: {rows:?}");
-        has_waited |= rows[1]["standstill"].as_str().is_some_and(|why| why.contains("its turn, behind sg1"));
+        // The one that is connected first may begin.
+        let waits = |row: &serde_json::Value| {
+            row["standstill"].as_str().is_some_and(|why| why.contains("its turn, behind sg"))
+        };
+        has_waited |= rows.iter().any(waits);
         rows.iter().all(|row| row["state"] == "streaming")
     });
     let took = begun.elapsed();
     println!("36 MiB of two groups, one after the other, at 4 MB/s: {took:?}");
-    assert!(has_waited, "the second one waited for its turn");
+    assert!(has_waited, "one of both waited for its turn");
     assert!(took > Duration::from_millis(8_400), "36 MiB at 4 MB/s: {took:?}");
     denver.write("denver", &format!("{VOLUME}{EXPORT}{SECOND}"));
     denver.verb("apply site.toml");
