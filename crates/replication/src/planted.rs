@@ -35,6 +35,20 @@ pub enum ReplicationBug {
     AloneUnknownToWitness,
     /// The secondary asks for the right although it has promised not to.
     PromiseBroken,
+    /// The stream omits sizes: only what a resize discards is sent.
+    ResizeNotSent,
+    /// A command that changes rows is applied before the content that came earlier.
+    RowsBeforeContent,
+    /// A pass brings the present of volumes, and none of their snapshots.
+    SnapshotsNotPassed,
+    /// A pass leaves snapshots that the primary has deleted.
+    DeletedSnapshotsStay,
+    /// A pass does not look at what a rollback undid.
+    RollbackNotPassed,
+    /// A pass leaves volumes as large as they are.
+    SizeNotPassed,
+    /// A side that gives up its history compares with its present alone, and not with what its rollbacks undid.
+    OwnRollbackForgotten,
 }
 
 impl ReplicationBug {
@@ -47,6 +61,16 @@ impl ReplicationBug {
         Self::SentTwice,
         Self::LogNotRead,
         Self::PartTakenForAll,
+    ];
+
+    /// Bugs of changes of rows that streams and passes show.
+    pub const OF_ROWS: [Self; 6] = [
+        Self::ResizeNotSent,
+        Self::RowsBeforeContent,
+        Self::SnapshotsNotPassed,
+        Self::DeletedSnapshotsStay,
+        Self::RollbackNotPassed,
+        Self::SizeNotPassed,
     ];
 
     /// Bugs of groups with a witness.

@@ -83,7 +83,7 @@ impl Pool {
         let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
         let name = format!("{CUT_NAME_BEGIN}{snapshot}");
         let new = NewSnapshot { name: &name, snapshot, note: &[] };
-        self.take_snapshot_at(&numbers, &new, given).await
+        self.take_snapshot_at(&numbers, &new, (given, None)).await
     }
 
     /// True if all these volumes have a cut.

@@ -261,7 +261,9 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
         self.check_changeable(&before)?;
-        self.check_not_replicated(&before)?;
+        if !size_bytes.is_multiple_of(BLOCK_BYTES as u64) && self.check_not_replicated(&before).is_err() {
+            return Err(Error::ReplicatedInPart(before.name, size_bytes));
+        }
         // The end is discarded before anyone can grow the volume again and read it.
         let (no_writes, tail) = self.end_of(number, &before, sectors).await?;
         let stamp = self.shared.state.borrow_mut().next_stamp_of([before.branch]);

@@ -22,8 +22,9 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// The versions that this program knows.
-    pub const OURS: Self = Self { lowest: 1, highest: 2 };
+    /// The versions that this program knows. Before version 3 a pass brought neither sizes nor snapshots, and a deletion
+    /// of a snapshot did not say of which volumes.
+    pub const OURS: Self = Self { lowest: 3, highest: 3 };
 
     /// None if this is no range.
     pub fn new(lowest: u16, highest: u16) -> Option<Self> {

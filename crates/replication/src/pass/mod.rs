@@ -5,8 +5,12 @@
 //!        ◀── changed ranges: if it has changes of its own (a tail, a fork)
 //! cut of its volumes
 //! begin ──▶                                           cut at which it is shown until the end
-//! mapped ranges of a volume ──▶                       discards what the sender does not have
-//! blocks born since, and those the receiver named ──▶ writes them, with the stamp of the cut
+//! snapshots of a volume ──▶                           deletes those that the sender has no more
+//!   of each snapshot that is new, and of the cut:
+//! point: its stamp and size ──▶                       resizes the volume
+//! mapped ranges ──▶                                   discards what the sender does not have
+//! blocks born since, and those the receiver named ──▶ writes them, with the stamp of the point
+//! snapshot ──▶                                        takes it, unless the point is the cut
 //! end ──▶                                             everything up to the cut is there
 //!        ◀── confirmation
 //! ```
@@ -20,6 +24,7 @@ mod block_ranges;
 mod inbox;
 mod receive;
 mod send;
+mod steps;
 
 pub(crate) use block_ranges::BlockRanges;
 pub(crate) use inbox::PassInbox;
@@ -27,7 +32,7 @@ pub(crate) use receive::{PassFault, changed_ranges};
 pub(crate) use send::{PassEnd, PassGoal, SentPass, send, take_cut};
 
 use array::format::Stamp;
-use receive::PassReceiver;
+use receive::{PassReceiver, changed_ranges_of};
 
 /// The last stamp before a command, which may be in doubt: a pass that begins there brings the command, too.
 pub(crate) fn before(command: Stamp) -> Stamp {

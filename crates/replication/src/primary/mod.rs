@@ -15,6 +15,7 @@ mod connection;
 mod hand_over;
 mod passes;
 mod right;
+mod rows;
 mod stream;
 mod unconfirmed_blocks;
 mod words;
@@ -28,22 +29,24 @@ use unconfirmed_blocks::UnconfirmedBlocks;
 use crate::{
     connect::SiteRole,
     cut::GroupCut,
+    frame::SentChange,
     held_answers::HeldAnswers,
     member::GroupMember,
     outbox::{Outbox, WaitingRecord},
     planted::{self, ReplicationBug},
-    sent_changes::{bytes_of, changes_of, goes_on},
+    sent_changes::{bytes_of, changes_of, goes_on, is_of_rows},
     session::{AnswerRule, GroupSession, ReplicationMode, SessionDemand},
     taken_records::TakenRecords,
 };
 use array::{
     error::Error,
-    format::Stamp,
+    format::{SnapshotId, Stamp},
     pool::{AnswerHold, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, ReadGate},
 };
 use futures_util::future::{Either, select};
 use std::{
     cell::{Cell, OnceCell, Ref, RefCell},
+    collections::BTreeSet,
     pin::pin,
     rc::{Rc, Weak},
     time::Duration,
@@ -81,6 +84,10 @@ pub struct PrimaryGroup {
     promise: PeerPromise,
     unconfirmed: RefCell<UnconfirmedBlocks>,
     begun_at: Moment,
+    /// Snapshots that the peer has for certain.
+    peer_snapshots: RefCell<BTreeSet<SnapshotId>>,
+    /// Points that rollbacks left may be there.
+    has_rollbacks: Cell<bool>,
 }
 
 /// The part of the log that may still be sent.
@@ -135,6 +142,8 @@ impl PrimaryGroup {
             promise: PeerPromise::default(),
             unconfirmed: RefCell::default(),
             begun_at: world.now(),
+            peer_snapshots: RefCell::default(),
+            has_rollbacks: Cell::new(true),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
@@ -250,6 +259,7 @@ impl PrimaryGroup {
                 SessionDemand::Connect | SessionDemand::RunPass => {}
             }
         }
+        self.delete_passed_rollbacks().await?;
         self.release();
         Ok(())
     }
@@ -313,7 +323,13 @@ impl PrimaryGroup {
         if self.is_fetching() {
             return;
         }
-        let changes = changes_of(record, &self.member.volumes);
+        let mut changes = changes_of(record, &self.member.volumes);
+        let last = self.taken.borrow().last();
+        // A row that was written again is no command.
+        changes.retain(|(stamp, change)| *stamp > last || !is_of_rows(change));
+        if changes.iter().any(|(_, change)| matches!(change, SentChange::RollBack { .. })) {
+            self.has_rollbacks.set(true);
+        }
         if let Some((stamp, _)) = changes.last() {
             self.recorded.set(*stamp);
             self.held.borrow_mut().hold(*stamp, hold);

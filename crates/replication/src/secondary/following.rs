@@ -79,6 +79,11 @@ impl SecondaryGroup {
             self.member.change(|state| state.fence = fence).await?;
         }
         self.begin_history(&agreement.outcome);
+        if let Some(common) = &agreement.outcome.common {
+            // Both sides have what rollbacks undid up to there.
+            let until = before(common.cut.stamps()[0]);
+            self.member.pool.delete_rollback_points(&self.member.ids(), until).await?;
+        }
         let preparing = self.applying.lock().await;
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
@@ -185,6 +190,9 @@ impl SecondaryGroup {
             member.pool.take_cut_of_replica(&member.ids(), cut).await?;
         }
         if forks {
+            for &volume in &member.volumes {
+                member.pool.keep_snapshots_of_fork(volume, common).await?;
+            }
             forks::keep(member, cut, self.has.get()).await?;
         }
         self.send_changed(channel, (cut, before(common)), forks).await
@@ -296,10 +304,13 @@ impl SecondaryGroup {
         let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
         // If it fails, some of the changes may be here.
         self.is_within_command.set(true);
-        let mut parts = CommandPart::all_of(changes)?.into_iter().peekable();
+        let mut parts = CommandPart::all_of(changes).into_iter().peekable();
         while let Some(part) = parts.next() {
             let stamp = part.stamp;
             let is_end = parts.peek().map_or(!goes_on, |next| next.stamp > stamp);
+            if part.is_of_rows() && !planted::is(ReplicationBug::RowsBeforeContent) {
+                self.begun.emptied().await;
+            }
             let (entry, done) = part.begin(&self.member.pool).await?;
             let told = parts.peek().is_none().then_some((accepted_at, told));
             // It is noted as begun before anything awaits: a channel that ends now waits for it.
@@ -307,7 +318,9 @@ impl SecondaryGroup {
             if is_end {
                 self.begun_until.set((stamp, false));
             }
-            if !entry.is_entered().await {
+            if let Some(entry) = entry
+                && !entry.is_entered().await
+            {
                 // It was there, or it has failed; then this channel ends.
                 self.begun.emptied().await;
             }

@@ -14,6 +14,7 @@ mod following;
 pub(crate) mod forks;
 mod loss_bound;
 mod right;
+mod rows;
 mod shown_clones;
 mod take_over;
 

@@ -119,7 +119,10 @@ impl LivingSite {
         let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
         let mut is_in_doubt = true;
         loop {
-            let more = match member.state().role {
+            let role = member.state().role;
+            let ids = member.ids();
+            member.pool().set_replica(&ids, role == SiteRole::Secondary).await.unwrap();
+            let more = match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
                     *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
@@ -146,7 +149,7 @@ impl LivingSite {
                     *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
                     let more = self.follow(&world, &group, &mut orders).await;
                     (has, returns) = (group.has(), false);
-                    if self.is_lossless.take() {
+                    if self.is_lossless.take() && ledger.rows.is_none() {
                         ledger.check_nothing_lost(&volumes_of(member.pool())).await;
                     }
                     more
@@ -184,6 +187,14 @@ async fn serve(world: World, group: Rc<PrimaryGroup>, hosts: Rc<Hosts>, ledger: 
             return;
         }
         world.sleep(Duration::from_millis(1)).await;
+    }
+    if let Some(rows) = ledger.rows.clone() {
+        let (pool, random) = (Rc::clone(group.member().pool()), world.random(&format!("rows {begins:?}")));
+        drop(group);
+        hosts.have_begun.set(true);
+        let work = rows.work((world.clone(), Rc::clone(stop), Rc::clone(&ledger)), pool, random);
+        drop(world.spawn("host of rows", work));
+        return;
     }
     let volumes = volumes_of(group.member().pool());
     // Hosts go on from the state that a crash or a failover left.

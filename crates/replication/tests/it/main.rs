@@ -16,6 +16,7 @@ mod link_tls;
 mod lives;
 mod living_site;
 mod record_bytes;
+mod row_ledger;
 mod session;
 mod sites;
 mod streams;

@@ -1,0 +1,95 @@
+//! Steps of a pass for one volume: one to each snapshot that the receiver lacks, in the order of their stamps, and one to
+//! the cut. So a snapshot has at the receiver the bytes that it has here.
+//!
+//! Invariants:
+//!
+//! 1. What a step sends covers all blocks in which its point differs from whatever the receiver may have: the point of the
+//!    step before; or, if a pass was not finished, a mixture of states of this volume since the common cut.
+//! 2. The state of the volume goes back only by rollbacks. Each leaves a point that shows what it undid, until the peer has
+//!    it. A block that a rollback above the common cut took back is among those that were born on the way to that point,
+//!    above where it and the step's point part, or is discarded there.
+
+use super::{BlockRanges, changed_ranges_of};
+use crate::{
+    frame::SentSnapshot,
+    planted::{self, ReplicationBug},
+};
+use array::{
+    error::Error,
+    format::{SnapshotId, Stamp, VolumeId},
+    pool::{HistoryPoint, Pool},
+};
+
+/// A step of a pass.
+#[derive(Clone, Debug)]
+pub(super) struct PassStep {
+    /// Identity of its point.
+    pub point: SnapshotId,
+    pub stamp: Stamp,
+    /// The snapshot that the receiver takes at its end; `None` of the last step.
+    pub snapshot: Option<SentSnapshot>,
+}
+
+/// The way to a point, from all that the receiver may have.
+#[derive(Clone, Debug)]
+pub(super) struct StepWay {
+    /// Blocks that were born since are sent.
+    pub since: Stamp,
+    /// Blocks that rollbacks took back, as far as that is not younger.
+    pub undone: BlockRanges,
+}
+
+/// The steps of a volume to a cut at `until`, for a receiver that has everything up to `since`.
+pub(super) fn steps_of(
+    pool: &Pool,
+    volume: VolumeId,
+    (since, until): (Stamp, Stamp),
+    cut: SnapshotId,
+) -> Result<Vec<PassStep>, Error> {
+    let all = pool.snapshots_above(volume, since)?.into_iter().filter(|point| point.stamp < until);
+    let step = |point: HistoryPoint| {
+        let (stamp, taken) = (point.stamp, point.snapshot);
+        let snapshot = SentSnapshot {
+            snapshot: taken.snapshot,
+            created_at: taken.created_at,
+            name: taken.name,
+            note: taken.note,
+            volumes: vec![volume],
+        };
+        PassStep { point: taken.snapshot, stamp, snapshot: Some(snapshot) }
+    };
+    let mut steps: Vec<PassStep> = all.map(step).collect();
+    if planted::is(ReplicationBug::SnapshotsNotPassed) {
+        steps.clear();
+    }
+    steps.push(PassStep { point: cut, stamp: until, snapshot: None });
+    Ok(steps)
+}
+
+/// The snapshots of a volume up to a cut at `until`, ascending.
+pub(super) fn kept_snapshots(pool: &Pool, volume: VolumeId, until: Stamp) -> Result<Vec<SnapshotId>, Error> {
+    let all = pool.snapshots_above(volume, Stamp(0))?.into_iter().filter(|point| point.stamp < until);
+    let mut kept: Vec<SnapshotId> = all.map(|point| point.snapshot.snapshot).collect();
+    kept.sort_unstable();
+    Ok(kept)
+}
+
+/// The way to a point of a volume for a receiver that has the state at `before`, a stamp not below that of the common cut
+/// `common`.
+pub(super) async fn way_to(
+    pool: &Pool,
+    (volume, point): (VolumeId, SnapshotId),
+    (common, before): (Stamp, Stamp),
+) -> Result<StepWay, Error> {
+    let mut way = StepWay { since: before, undone: BlockRanges::default() };
+    if planted::is(ReplicationBug::RollbackNotPassed) {
+        return Ok(way);
+    }
+    for rollback in pool.rollbacks_above(volume, common)? {
+        let undone = rollback.snapshot.snapshot;
+        let shared = pool.common_stamp(volume, undone, point)?;
+        way.since = way.since.min(shared);
+        way.undone = way.undone.union(&changed_ranges_of(pool, (volume, undone), shared, true).await?);
+    }
+    Ok(way)
+}
