@@ -292,7 +292,9 @@ pub enum Error {
     )]
     InDrGroup(String),
     /// Replication carries whole blocks.
-    #[error("volume {0:?} is in a DR group: its size must be a multiple of 4096 bytes, which {1} bytes are not")]
+    #[error(
+        "volume {0:?} is in a DR group: its size must be a multiple of 4096 bytes, which {1} bytes are not"
+    )]
     ReplicatedInPart(String, u64),
     /// A host, or a person, would change a replica.
     #[error("volume {0:?} is a replica: only the replication of its group changes it")]

@@ -70,7 +70,9 @@ fn add_command(sent: &mut Vec<(Stamp, SentChange)>, stamp: Stamp, command: RowCo
         }
         RowCommand::SnapshotDeleted { volume, snapshot } => {
             let same = of_stamp.find_map(|(_, change)| match change {
-                SentChange::SnapshotDeleted { snapshot: other, volumes } if *other == snapshot => Some(volumes),
+                SentChange::SnapshotDeleted { snapshot: other, volumes } if *other == snapshot => {
+                    Some(volumes)
+                }
                 _ => None,
             });
             if let Some(volumes) = same {
@@ -148,9 +150,8 @@ fn place_of(change: &SentChange) -> (VolumeId, BlockIndex) {
         SentChange::Resize { volume, .. }
         | SentChange::RollBack { volume, .. }
         | SentChange::VolumeDeleted { volume } => (*volume, BlockIndex(u64::MAX)),
-        SentChange::Snapshot(SentSnapshot { snapshot, .. }) | SentChange::SnapshotDeleted { snapshot, .. } => {
-            (VolumeId(snapshot.0), BlockIndex(u64::MAX))
-        }
+        SentChange::Snapshot(SentSnapshot { snapshot, .. })
+        | SentChange::SnapshotDeleted { snapshot, .. } => (VolumeId(snapshot.0), BlockIndex(u64::MAX)),
     }
 }
 

@@ -23,7 +23,10 @@ use crate::format::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowCommand {
     /// What it discards, and the block in which the volume ends, are changes of the same stamp.
-    Resize { volume: VolumeId, sectors: u64 },
+    Resize {
+        volume: VolumeId,
+        sectors: u64,
+    },
     /// One of a snapshot of several volumes has one command for each, with one stamp.
     Snapshot {
         volume: VolumeId,
@@ -32,9 +35,16 @@ pub enum RowCommand {
         created_at: WallNanoseconds,
         note: Vec<u8>,
     },
-    SnapshotDeleted { volume: VolumeId, snapshot: SnapshotId },
+    SnapshotDeleted {
+        volume: VolumeId,
+        snapshot: SnapshotId,
+    },
     /// What the volume had goes on as the volume `left`.
-    RollBack { volume: VolumeId, snapshot: SnapshotId, left: VolumeId },
+    RollBack {
+        volume: VolumeId,
+        snapshot: SnapshotId,
+        left: VolumeId,
+    },
 }
 
 impl RowCommand {
@@ -65,7 +75,9 @@ impl PutRow {
                 let number = BranchNumber(u32::try_from(row.id).ok()?);
                 BranchRow::decode(bytes).ok().map(|row| Self::Branch(number, row))
             }
-            CatalogueTable::Point => PointRow::decode(bytes).ok().map(|point| Self::Point(Stamp(row.sub), point)),
+            CatalogueTable::Point => {
+                PointRow::decode(bytes).ok().map(|point| Self::Point(Stamp(row.sub), point))
+            }
             CatalogueTable::Volume => VolumeRow::decode(bytes).ok().map(Self::Volume),
             _ => None,
         }
@@ -99,9 +111,8 @@ impl CommandFinder {
             PutRow::Branch(number, row) => {
                 let stamp = row.stamp_max;
                 let deleted = self.deleted.drain(..).filter(|_| stamp.0 > 0);
-                let deleted = deleted.map(|(volume, snapshot)| {
-                    (stamp, RowCommand::SnapshotDeleted { volume, snapshot })
-                });
+                let deleted = deleted
+                    .map(|(volume, snapshot)| (stamp, RowCommand::SnapshotDeleted { volume, snapshot }));
                 self.undecided.extend(deleted);
                 (self.branch, self.fork, self.rolled_back) = (Some((number, row)), None, None);
             }
@@ -121,9 +132,8 @@ impl CommandFinder {
     }
 
     fn take_point(&mut self, (stamp, row): (Stamp, PointRow), volume: Option<VolumeId>) {
-        let begins_here = |(_, branch): &(BranchNumber, BranchRow)| {
-            branch.parent.is_some_and(|(_, fork)| fork == stamp)
-        };
+        let begins_here =
+            |(_, branch): &(BranchNumber, BranchRow)| branch.parent.is_some_and(|(_, fork)| fork == stamp);
         if self.branch.as_ref().is_some_and(begins_here) {
             self.fork = Some(row.snapshot);
             return;

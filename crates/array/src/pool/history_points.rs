@@ -5,9 +5,7 @@
 //! finds what the rollback undid, as long as the other site may lack the rollback; then it is deleted.
 
 use super::{
-    NewSnapshot, Pool, Snapshot, SnapshotKey, VolumeKey,
-    given_commands::GivenSnapshot,
-    snapshots::new_point,
+    NewSnapshot, Pool, Snapshot, SnapshotKey, VolumeKey, given_commands::GivenSnapshot, snapshots::new_point,
 };
 use crate::{
     engine::OWN_POINT_BEGIN,
@@ -98,7 +96,8 @@ impl Pool {
     /// No such volume, or the pool cannot write.
     pub async fn delete_rollback_points(&self, volumes: &[VolumeId], until: Stamp) -> Result<()> {
         for &volume in volumes {
-            let passed = self.rollbacks_above(volume, Stamp(0))?.into_iter().filter(|point| point.stamp <= until);
+            let passed =
+                self.rollbacks_above(volume, Stamp(0))?.into_iter().filter(|point| point.stamp <= until);
             for point in passed {
                 let snapshot = SnapshotKey::Id(point.snapshot.snapshot);
                 self.delete_own_snapshot(VolumeKey::Id(volume), snapshot).await?;
@@ -165,12 +164,7 @@ impl Pool {
                 }
                 let name = fork_name(&row.name, &names);
                 names.push(name.clone());
-                let row = PointRow {
-                    name,
-                    snapshot: id_of_fork(row.snapshot),
-                    group: None,
-                    ..row.clone()
-                };
+                let row = PointRow { name, snapshot: id_of_fork(row.snapshot), group: None, ..row.clone() };
                 puts.push(LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
             }
         }

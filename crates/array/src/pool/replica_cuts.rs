@@ -68,6 +68,13 @@ impl Pool {
         volumes.iter().all(|&volume| self.shows_present(volume, snapshot))
     }
 
+    /// A snapshot of a volume that shows it as it is.
+    pub fn point_at_present(&self, volume: VolumeId) -> Option<SnapshotId> {
+        let snapshots = self.snapshots(VolumeKey::Id(volume)).ok()?.into_iter().rev();
+        let mut ids = snapshots.map(|snapshot| snapshot.snapshot);
+        ids.find(|&snapshot| self.shows_present(volume, snapshot))
+    }
+
     /// True if a volume has a cut, and nothing was written since.
     fn shows_present(&self, volume: VolumeId, snapshot: SnapshotId) -> bool {
         let key = VolumeKey::Id(volume);

@@ -119,7 +119,8 @@ impl Pool {
                 if stamp == RollbackStamp::Next {
                     row.stamp_max = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
                     let is_replicated = self.check_not_replicated(&before).is_err();
-                    undone = is_replicated.then(|| self.rollback_point((number, &before), left, row.stamp_max));
+                    undone =
+                        is_replicated.then(|| self.rollback_point((number, &before), left, row.stamp_max));
                 }
                 rows.push((RowKey::of_branch(branch), row.encode()));
                 rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));

@@ -3,6 +3,7 @@
 //! ```text
 //! sender                                              receiver
 //!        ◀── changed ranges: if it has changes of its own (a tail, a fork)
+//!        ◀── snapshots that it has; again after the end
 //! cut of its volumes
 //! begin ──▶                                           cut at which it is shown until the end
 //! snapshots of a volume ──▶                           deletes those that the sender has no more
@@ -30,6 +31,7 @@ pub(crate) use block_ranges::BlockRanges;
 pub(crate) use inbox::PassInbox;
 pub(crate) use receive::{PassFault, changed_ranges};
 pub(crate) use send::{PassEnd, PassGoal, SentPass, send, take_cut};
+pub(crate) use steps::kept_snapshots;
 
 use array::format::Stamp;
 use receive::{PassReceiver, changed_ranges_of};

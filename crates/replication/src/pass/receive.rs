@@ -122,7 +122,10 @@ impl PassReceiver {
         let PassPointFrame { volume: id, stamp, sectors, snapshot } = frame;
         let pool = &self.member.pool;
         let is_here = snapshot.is_some_and(|snapshot| pool.has_snapshot(id, snapshot));
-        if !is_here && volume.size_bytes() != sectors * SECTOR_BYTES && !planted::is(ReplicationBug::SizeNotPassed) {
+        if !is_here
+            && volume.size_bytes() != sectors * SECTOR_BYTES
+            && !planted::is(ReplicationBug::SizeNotPassed)
+        {
             let next = self.next_stamp(id)?;
             pool.ensure_size(id, sectors, next).await?;
         }

@@ -21,7 +21,11 @@ use array::{
     pool::{Difference, RangeChange, SnapshotKey, VolumeKey},
     volume::SnapshotDevice,
 };
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, crc32c::crc32c};
 
 /// Stamps that a receiver may use below that of a cut.
@@ -43,6 +47,8 @@ pub(crate) struct PassGoal {
     pub way: TransferWay,
     /// Blocks that the receiver needs beside.
     pub beside: BTreeMap<VolumeId, BlockRanges>,
+    /// Snapshots that the receiver has of each volume; `None` if they are all up to `since`.
+    pub receiver_has: Option<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
 }
 
 /// A pass that was sent; the receiver has not confirmed it yet.
@@ -129,7 +135,7 @@ async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Er
             blocks += beside.common(&BlockRanges::of(vec![0..size])).ranges().iter().map(of).sum::<u64>();
         }
         let mut before = goal.since;
-        for step in steps_of(&member.pool, volume, (goal.since, goal.until), goal.cut)? {
+        for step in steps_of(&member.pool, volume, goal)? {
             match count_step(member, (volume, step.point), before).await {
                 Ok(count) => (blocks, before) = (blocks + count, step.stamp),
                 // It was deleted meanwhile.
@@ -169,9 +175,9 @@ impl<C: FrameChannel> PassSender<'_, C> {
         let kept = kept_snapshots(pool, volume, goal.until)?;
         self.channel.send(FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept })).await?;
         let mut before = goal.since;
-        for step in steps_of(pool, volume, (goal.since, goal.until), goal.cut)? {
+        for step in steps_of(pool, volume, goal)? {
             match self.send_step(volume, &step, (goal, before)).await {
-                Ok(()) => before = step.stamp,
+                Ok(since) => before = since,
                 // People deleted the snapshot meanwhile: the next step brings what belongs to it, too.
                 Err(PassEnd::Pool(_))
                     if step.snapshot.is_some() && !pool.has_snapshot(volume, step.point) => {}
@@ -181,15 +187,16 @@ impl<C: FrameChannel> PassSender<'_, C> {
         Ok(())
     }
 
+    /// Sends a step. Returns the stamp up to which the receiver's state and that of the next point are one.
     async fn send_step(
         &mut self,
         volume: VolumeId,
         step: &PassStep,
         (goal, before): (&PassGoal, Stamp),
-    ) -> Result<(), PassEnd> {
+    ) -> Result<Stamp, PassEnd> {
         let key = (VolumeKey::Id(volume), SnapshotKey::Id(step.point));
         let point = self.member.pool.snapshot_device(key.0, key.1)?;
-        let way = way_to(&self.member.pool, (volume, step.point), (goal.since, before)).await?;
+        let way = way_to(&self.member.pool, (volume, step), (goal, before)).await?;
         let sectors = point.geometry().size.0 / SECTOR_BYTES;
         let snapshot = step.snapshot.as_ref().map(|taken| taken.snapshot);
         let frame = PassPointFrame { volume, stamp: step.stamp, sectors, snapshot };
@@ -205,13 +212,14 @@ impl<C: FrameChannel> PassSender<'_, C> {
         sent?;
         match step.snapshot.clone() {
             Some(taken) if self.member.pool.has_snapshot(volume, step.point) => {
-                Ok(self.channel.send(FrameBody::PassSnapshot(PassSnapshotFrame { taken })).await?)
+                self.channel.send(FrameBody::PassSnapshot(PassSnapshotFrame { taken })).await?;
+                Ok(if step.goes_back { way.since } else { step.stamp })
             }
             Some(_) => Err(PassEnd::Pool(Error::NoSnapshot {
                 volume: volume.to_string(),
                 snapshot: step.point.to_string(),
             })),
-            None => Ok(()),
+            None => Ok(step.stamp),
         }
     }
 

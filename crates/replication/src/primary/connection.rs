@@ -78,6 +78,7 @@ impl PrimaryGroup {
     /// end: nobody would know which role was recorded.
     pub async fn run(&self, channel: &impl FrameChannel) -> PrimaryEnd {
         self.session.borrow_mut().note_connected();
+        self.peer_snapshots.borrow_mut().clear();
         let end = match self.begin_channel(channel).await {
             Ok(agreement) => self.serve_channel(channel, &agreement).await,
             Err(end) => end,
@@ -238,6 +239,16 @@ impl PrimaryGroup {
                     wanted.is_complete.set(changed.is_last);
                     self.changed.notify_waiters();
                     Ok(())
+                }
+                FrameBody::PassSnapshots(frame)
+                    if self.session.borrow().state() != SessionState::Fetching =>
+                {
+                    match self.member.volumes.contains(&frame.volume) {
+                        true => Ok(self.note_peer_snapshots(frame)),
+                        false => {
+                            Err(PassFault::Frame("snapshots of a volume that is not in the group".into()))
+                        }
+                    }
                 }
                 FrameBody::TakenOver(taken) => match self.check_taken_over(taken) {
                     Ok(end) => return end,

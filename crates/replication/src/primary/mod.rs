@@ -40,13 +40,13 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{SnapshotId, Stamp},
+    format::{SnapshotId, Stamp, VolumeId},
     pool::{AnswerHold, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, ReadGate},
 };
 use futures_util::future::{Either, select};
 use std::{
     cell::{Cell, OnceCell, Ref, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     pin::pin,
     rc::{Rc, Weak},
     time::Duration,
@@ -84,10 +84,12 @@ pub struct PrimaryGroup {
     promise: PeerPromise,
     unconfirmed: RefCell<UnconfirmedBlocks>,
     begun_at: Moment,
-    /// Snapshots that the peer has for certain.
-    peer_snapshots: RefCell<BTreeSet<SnapshotId>>,
+    /// Snapshots that the peer of the channel has of each volume, once it has named them.
+    peer_snapshots: RefCell<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
     /// Points that rollbacks left may be there.
     has_rollbacks: Cell<bool>,
+    /// Held while a pass is sent.
+    passing: tokio::sync::Mutex<()>,
 }
 
 /// The part of the log that may still be sent.
@@ -144,6 +146,7 @@ impl PrimaryGroup {
             begun_at: world.now(),
             peer_snapshots: RefCell::default(),
             has_rollbacks: Cell::new(true),
+            passing: tokio::sync::Mutex::default(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);

@@ -29,6 +29,10 @@ impl PrimaryGroup {
         while wanted.is_expected && !wanted.is_complete.get() {
             self.changed.notified().await;
         }
+        while self.peer_snapshots.borrow().len() < self.member.volumes.len() {
+            self.changed.notified().await;
+        }
+        let _passing = self.passing.lock().await;
         self.member.pool.delete_other_cuts(&self.member.ids(), self.member.shown_cut()).await?;
         let begun = self.world.now();
         // Records behind the cut are streamed from here on.
@@ -45,6 +49,7 @@ impl PrimaryGroup {
                 way => way,
             }),
             beside: wanted.ranges.take(),
+            receiver_has: Some(self.peer_snapshots.borrow().clone()),
         };
         if goal.since == Stamp(0) {
             self.member.meter.set_first_copy_lacking(true);
@@ -62,7 +67,6 @@ impl PrimaryGroup {
         let remaining_bytes = self.session.borrow().exposure(now).bytes;
         let report = PassReport { sent_bytes: sent.bytes, took: now.since(begun), remaining_bytes };
         self.is_in_doubt.set(false);
-        self.note_passed_snapshots(sent.until)?;
         self.session.borrow_mut().note_pass_end(&GroupCut::new(vec![sent.until]), report, now);
         self.release();
         Ok(())

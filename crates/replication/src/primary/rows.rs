@@ -1,12 +1,11 @@
 //! What a primary keeps because of commands that change rows.
 
 use super::PrimaryGroup;
-use crate::{frame::SentChange, pass::before};
-use array::{
-    error::Error,
-    format::{SnapshotId, Stamp},
+use crate::{
+    frame::{PassSnapshotsFrame, SentChange},
+    pass::before,
 };
-use std::collections::BTreeSet;
+use array::{error::Error, format::Stamp};
 
 impl PrimaryGroup {
     /// Deletes the points that rollbacks left, once the peer has them: no pass begins before any more.
@@ -14,9 +13,11 @@ impl PrimaryGroup {
         if !self.has_rollbacks.get() {
             return Ok(());
         }
+        // A pass may have begun before what the peer has confirmed since, and reads them.
+        let Ok(_no_pass) = self.passing.try_lock() else { return Ok(()) };
         let (pool, ids) = (&self.member.pool, self.member.ids());
-        // A peer that crashes may lack the last command that it confirmed.
-        let confirmed = before(self.session.borrow().confirmed().stamps()[0]);
+        // A peer that crashes may lack the last command that it confirmed, and a pass begins one stamp earlier.
+        let confirmed = before(before(self.session.borrow().confirmed().stamps()[0]));
         self.has_rollbacks.set(false);
         for &volume in &ids {
             let points = pool.rollbacks_above(volume, Stamp(0))?;
@@ -30,27 +31,34 @@ impl PrimaryGroup {
         Ok(())
     }
 
-    /// Notes the snapshots that a peer has after a pass up to a stamp.
-    pub(super) fn note_passed_snapshots(&self, until: Stamp) -> Result<(), Error> {
-        let mut has = BTreeSet::new();
-        for &volume in &self.member.volumes {
-            let points = self.member.pool.snapshots_above(volume, Stamp(0))?.into_iter();
-            has.extend(points.filter(|point| point.stamp < until).map(|point| point.snapshot.snapshot));
-        }
-        *self.peer_snapshots.borrow_mut() = has;
-        Ok(())
+    /// Notes the snapshots that the peer has of a volume.
+    pub(super) fn note_peer_snapshots(&self, frame: PassSnapshotsFrame) {
+        self.peer_snapshots.borrow_mut().insert(frame.volume, frame.kept.into_iter().collect());
+        self.changed.notify_waiters();
     }
 
-    pub(super) fn note_sent_snapshot(&self, change: &SentChange) {
-        if let SentChange::Snapshot(taken) = change {
-            self.peer_snapshots.borrow_mut().insert(taken.snapshot);
+    /// Notes that the peer gets a snapshot, or loses one.
+    pub(super) fn note_sent_rows(&self, change: &SentChange) {
+        let mut peer = self.peer_snapshots.borrow_mut();
+        match change {
+            SentChange::Snapshot(taken) => {
+                for volume in &taken.volumes {
+                    peer.entry(*volume).or_default().insert(taken.snapshot);
+                }
+            }
+            SentChange::SnapshotDeleted { snapshot, volumes } => {
+                for volume in volumes {
+                    peer.entry(*volume).or_default().remove(snapshot);
+                }
+            }
+            _ => {}
         }
     }
 
     /// True if a change is a rollback to a snapshot that the peer may lack: it is left to a pass, which brings what it
     /// changed.
     pub(super) fn is_left_to_pass(&self, change: &SentChange) -> bool {
-        let has = |snapshot: &SnapshotId| self.peer_snapshots.borrow().contains(snapshot);
-        matches!(change, SentChange::RollBack { snapshot, .. } if !has(snapshot))
+        let SentChange::RollBack { volume, snapshot, .. } = change else { return false };
+        !self.peer_snapshots.borrow().get(volume).is_some_and(|has| has.contains(snapshot))
     }
 }

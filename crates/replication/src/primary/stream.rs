@@ -32,9 +32,7 @@ struct FrameDraft {
 
 impl FrameDraft {
     fn has_room(&self) -> bool {
-        self.changes.len() < FRAME_CHANGES_MAX
-            && self.blocks < FRAME_BLOCKS_MAX
-            && self.rows < FRAME_ROWS_MAX
+        self.changes.len() < FRAME_CHANGES_MAX && self.blocks < FRAME_BLOCKS_MAX && self.rows < FRAME_ROWS_MAX
     }
 
     fn push(&mut self, stamp: Stamp, change: SentChange) {
@@ -66,7 +64,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
                 self.draft.goes_on = false;
                 return Ok(());
             }
-            self.group.note_sent_snapshot(&change);
+            self.group.note_sent_rows(&change);
             if !self.draft.has_room() {
                 self.draft.goes_on = self.draft.changes.last().is_some_and(|(last, _)| *last == stamp);
                 self.flush().await?;

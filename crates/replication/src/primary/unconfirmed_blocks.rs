@@ -21,7 +21,9 @@ impl UnconfirmedBlocks {
                 SentChange::Zeroes { volume, first, count }
                 | SentChange::Discard { volume, first, count } => (*volume, first.0, count.0),
                 // Any of its blocks may be another one at the other side.
-                SentChange::Resize { volume, .. } | SentChange::RollBack { volume, .. } => (*volume, 0, u64::MAX),
+                SentChange::Resize { volume, .. } | SentChange::RollBack { volume, .. } => {
+                    (*volume, 0, u64::MAX)
+                }
                 _ => continue,
             };
             match self.0.back_mut() {

@@ -79,7 +79,9 @@ impl CommandPart {
         stamp: Stamp,
         at: ByteOffset,
     ) -> Option<&mut Vec<std::sync::Arc<world::Buffer>>> {
-        let PartChange::Content(of, GivenContent::Write(from, blocks)) = &mut self.change else { return None };
+        let PartChange::Content(of, GivenContent::Write(from, blocks)) = &mut self.change else {
+            return None;
+        };
         let end = from.0 + (blocks.len() * BLOCK_BYTES) as u64;
         (*of == volume && self.stamp == stamp && end == at.0).then_some(blocks)
     }

@@ -11,11 +11,10 @@ use replication::{
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
         FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, LinkTestFrame,
-        PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame, PassRangesFrame,
-        PassSnapshotFrame, PassSnapshotsFrame, RangeState,
-        ReceiptFrame, RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot,
-        SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame, TestOrderFrame, VersionRange,
-        WordFrame,
+        PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame,
+        PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, ReceiptFrame, RecordFrame,
+        RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, SiteMessageFrame, TakenOverFrame,
+        TestCountFrame, TestDataFrame, TestOrderFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
 };

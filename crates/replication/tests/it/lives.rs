@@ -259,21 +259,6 @@ async fn life(
             clock.sleep(Duration::from_micros(500)).await;
         }
     }));
-    if let Some(rows) = rows.clone() {
-        let (watched, clock) = (all.sites.clone(), world.clone());
-        let mut random = world.random("snapshots to compare");
-        drop(world.spawn("comparison of snapshots", async move {
-            loop {
-                clock.sleep(Duration::from_millis(60)).await;
-                for site in &watched {
-                    let running = site.running.borrow().clone();
-                    if let Some(Running::Secondary(group)) = running {
-                        rows.check_snapshots(group.member().pool(), Some(&mut random)).await;
-                    }
-                }
-            }
-        }));
-    }
     for _ in 0..16 {
         all.pause(&mut random).await;
         match random.below(12) {
@@ -366,7 +351,9 @@ fn sizes_and_snapshots_of_two_sites_are_alike_through_crashes_and_failovers() {
         rows.counts.borrow_mut().iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     let counts = *rows.counts.borrow();
-    println!("note: {compared} snapshots compared; writes, discards, resizes, snapshots, deletions, rollbacks: {counts:?}");
+    println!(
+        "note: {compared} snapshots compared; writes, discards, resizes, snapshots, deletions, rollbacks: {counts:?}"
+    );
     assert!(compared > 100 && counts.iter().all(|count| *count > 8), "{compared} compared, {counts:?}");
 }
 
@@ -378,7 +365,9 @@ fn planted_bugs_of_changes_of_rows_are_noticed() {
     for bug in ReplicationBug::OF_ROWS {
         let is_noticed = |seed| {
             let life = || live_with(seed, Some(Rc::default()));
-            with_replication_bug(bug, || std::panic::catch_unwind(std::panic::AssertUnwindSafe(life)).is_err())
+            with_replication_bug(bug, || {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(life)).is_err()
+            })
         };
         match (0..60).find(|&seed| is_noticed(seed)) {
             Some(seed) => println!("{bug:?}: seed {seed}"),

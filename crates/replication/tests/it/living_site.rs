@@ -1,7 +1,10 @@
 //! A site with its group, in whatever role it has: hosts write while it is primary, and its owner promotes it, hands the
 //! group over, or gives its history up.
 
-use crate::sites::{HostLedger, LineEnd, Site, Stop, WRITERS, volumes_of};
+use crate::{
+    row_ledger::RowLedger,
+    sites::{HostLedger, LineEnd, Site, Stop, WRITERS, volumes_of},
+};
 use array::format::{EpochId, Fence, WallNanoseconds};
 use futures_util::future::{Either, select};
 use replication::{
@@ -105,7 +108,12 @@ impl LivingSite {
         self.hands_over.set(false);
         self.is_lossless.set(false);
         let (own, ledger) = (Rc::clone(self), Rc::clone(ledger));
-        self.site.node.start(move |world| async move { own.live(world, mode, ledger, taken).await });
+        self.site.node.start(move |world| async move {
+            if let Some(rows) = ledger.rows.clone() {
+                drop(world.spawn("comparison of snapshots", compare(world.clone(), Rc::clone(&own), rows)));
+            }
+            own.live(world, mode, ledger, taken).await
+        });
     }
 
     async fn live(
@@ -176,6 +184,18 @@ impl LivingSite {
 
     pub fn is_primary(&self) -> bool {
         self.site.kept.borrow().role == SiteRole::Primary
+    }
+}
+
+/// Compares snapshots of a secondary with those that were taken, again and again.
+async fn compare(world: World, site: Rc<LivingSite>, rows: Rc<RowLedger>) {
+    let mut random = world.random("snapshots to compare");
+    loop {
+        world.sleep(Duration::from_millis(60)).await;
+        let running = site.running.borrow().clone();
+        if let Some(Running::Secondary(group)) = running {
+            rows.check_snapshots(group.member().pool(), Some(&mut random)).await;
+        }
     }
 }
 
@@ -316,8 +336,9 @@ impl LivingSite {
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     self.loss_bound.set(group.loss_bound(WallNanoseconds::of(world.wall())));
                     let fence = Fence(group.member().state().fence.0 + 1);
-                    if group.promote(EpochId(epoch), fence).await.is_ok() {
-                        return true;
+                    match group.promote(EpochId(epoch), fence).await {
+                        Ok(_) => return true,
+                        Err(error) => println!("note: not promoted: {error}"),
                     }
                 }
                 SiteOrder::Yield => group.member().yield_to_peer().await.unwrap(),

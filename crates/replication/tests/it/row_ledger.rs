@@ -17,7 +17,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Random, Stability, World, crc32c::crc32c};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, LocalFuture, Random, Stability, World, crc32c::crc32c,
+};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Blocks of a write at most: they are one record.
@@ -196,12 +198,17 @@ impl RowLedger {
         let _writing = stop.begin_writing();
         let mut model = self.model_of(&pool).await;
         let is_first = self.states.borrow().is_empty();
-        assert!(is_first || self.states.borrow().contains(&model.digest()), "it serves a state that never was");
+        assert!(
+            is_first || self.states.borrow().contains(&model.digest()),
+            "it serves a state that never was"
+        );
         self.check_snapshots(&pool, None).await;
         self.states.borrow_mut().insert(model.digest());
         let mut rollbacks = 0;
         while !ledger.is_over.get() && !stop.is_set.get() && !stop.is_draining.get() {
-            let Some((kind, step)) = self.next(&model, &mut random, rollbacks < ROLLBACKS_MAX) else { continue };
+            let Some((kind, step)) = self.next(&model, &mut random, rollbacks < ROLLBACKS_MAX) else {
+                continue;
+            };
             rollbacks += u32::from(kind == 5);
             step.apply(&mut model);
             // It may be there although it is never answered.
@@ -228,8 +235,11 @@ impl RowLedger {
         let blocks = model.volumes[volume].len() as u64;
         let first = random.below(blocks);
         let count = |random: &mut Random, most: u64| 1 + random.below(most.min(blocks - first));
-        let of_volume =
-            model.snapshots.iter().filter(|(_, (_, of))| of.contains_key(&VOLUMES[volume])).map(|(id, _)| *id);
+        let of_volume = model
+            .snapshots
+            .iter()
+            .filter(|(_, (_, of))| of.contains_key(&VOLUMES[volume]))
+            .map(|(id, _)| *id);
         let known: Vec<SnapshotId> = of_volume.collect();
         let any = |random: &mut Random| known[random.below(known.len() as u64) as usize];
         Some(match random.below(40) {
@@ -270,9 +280,10 @@ pub async fn check_alike(ledger: &RowLedger, pools: [&Rc<Pool>; 2]) {
         assert_eq!(differs, None, "the block of volume {volume} that differs first");
     }
     let names = |model: &RowModel| {
-        let all = model.snapshots.iter().flat_map(|(id, (name, of))| {
-            of.keys().map(move |volume| (*id, *volume, name.clone()))
-        });
+        let all = model
+            .snapshots
+            .iter()
+            .flat_map(|(id, (name, of))| of.keys().map(move |volume| (*id, *volume, name.clone())));
         all.collect::<Vec<_>>()
     };
     assert_eq!(names(&one), names(&other), "snapshots of both sides");
