@@ -37,8 +37,6 @@ pub enum ReplicationBug {
     PromiseBroken,
     /// The stream omits sizes: only what a resize discards is sent.
     ResizeNotSent,
-    /// A command that changes rows is applied before the content that came earlier.
-    RowsBeforeContent,
     /// A pass brings the present of volumes, and none of their snapshots.
     SnapshotsNotPassed,
     /// A pass leaves snapshots that the primary has deleted.
@@ -47,8 +45,6 @@ pub enum ReplicationBug {
     RollbackNotPassed,
     /// A pass leaves volumes as large as they are.
     SizeNotPassed,
-    /// A side that gives up its history compares with its present alone, and not with what its rollbacks undid.
-    OwnRollbackForgotten,
 }
 
 impl ReplicationBug {
@@ -64,9 +60,8 @@ impl ReplicationBug {
     ];
 
     /// Bugs of changes of rows that streams and passes show.
-    pub const OF_ROWS: [Self; 6] = [
+    pub const OF_ROWS: [Self; 5] = [
         Self::ResizeNotSent,
-        Self::RowsBeforeContent,
         Self::SnapshotsNotPassed,
         Self::DeletedSnapshotsStay,
         Self::RollbackNotPassed,

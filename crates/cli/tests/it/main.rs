@@ -83,6 +83,7 @@ mod top;
 mod two_sites;
 mod two_sites_auto;
 mod two_sites_events;
+mod two_sites_rows;
 mod verb_table;
 mod verify;
 mod verify_counts;

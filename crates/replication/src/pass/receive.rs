@@ -302,9 +302,6 @@ pub(crate) async fn changed_ranges(
     has_history: bool,
 ) -> Result<BlockRanges, Error> {
     let mut changed = changed_ranges_of(pool, (volume, cut), common, has_history).await?;
-    if planted::is(ReplicationBug::OwnRollbackForgotten) {
-        return Ok(changed);
-    }
     for rollback in pool.rollbacks_above(volume, common)? {
         let undone = rollback.snapshot.snapshot;
         let shared = pool.common_stamp(volume, undone, cut)?;

@@ -346,7 +346,7 @@ impl SecondaryGroup {
         while let Some(part) = parts.next() {
             let stamp = part.stamp;
             let is_end = parts.peek().map_or(!goes_on, |next| next.stamp > stamp);
-            if part.is_of_rows() && !planted::is(ReplicationBug::RowsBeforeContent) {
+            if part.is_of_rows() {
                 self.begun.emptied().await;
             }
             let (entry, done) = part.begin(&self.member.pool).await?;

@@ -362,8 +362,8 @@ impl Difference {
 }
 
 /// Returns when the trees have all changes that the branches of a way have now. Long discards take several
-/// checkpoints.
-async fn merge_all_of(map: &MapReader, checkpoints: &Checkpoints, route: &Route) -> Result<()> {
+/// checkpoints. They go on if the caller does not wait: a checkpoint is never left half-done.
+async fn merge_all_of(map: &MapReader, checkpoints: &Rc<Checkpoints>, route: &Route) -> Result<()> {
     let begun = map.shared.state.borrow().stamp_next;
     let is_on_way = |branch: BranchNumber| route.branches().any(|other| other == branch);
     let has_discards = || {
@@ -378,7 +378,9 @@ async fn merge_all_of(map: &MapReader, checkpoints: &Checkpoints, route: &Route)
         return Ok(());
     }
     loop {
-        checkpoints.make_of_now().await?;
+        let own = Rc::clone(checkpoints);
+        let making = async move { own.make_of_now().await };
+        map.shared.world.spawn("checkpoint for a difference", making).await?;
         if !has_discards() {
             return Ok(());
         }
