@@ -22,7 +22,7 @@ use crate::format::{
 /// A command that changes rows of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowCommand {
-    /// What it discards, and the block in which the volume ends, are changes of the same stamp.
+    /// Its discard, and the block in which the volume ends, are changes of the same stamp.
     Resize {
         volume: VolumeId,
         sectors: u64,
@@ -39,7 +39,7 @@ pub enum RowCommand {
         volume: VolumeId,
         snapshot: SnapshotId,
     },
-    /// What the volume had goes on as the volume `left`.
+    /// The state of before goes on as the volume `left`.
     RollBack {
         volume: VolumeId,
         snapshot: SnapshotId,

@@ -317,7 +317,7 @@ impl Pool {
     ) -> Result<()> {
         let volume = volume.into();
         let row = self.volume_row(self.number_of(volume)?);
-        // What a rollback left is no replica any more: no command is for it.
+        // A volume that a rollback left is no replica any more: no command is for it.
         if row.left_by.is_none() {
             self.check_no_replica_of(&row)?;
         }
@@ -325,7 +325,7 @@ impl Pool {
         self.delete_volume_of_any(volume, with_snapshots).await
     }
 
-    /// As [`Pool::delete_volume`], whoever writes the volume.
+    /// As [`Pool::delete_volume`], of a replica, too.
     pub(super) async fn delete_volume_of_any(
         &self,
         volume: VolumeKey<'_>,

@@ -211,7 +211,7 @@ impl BodyCodec for PassSnapshotsFrame {
     }
 }
 
-/// What follows of a volume makes it what it was at a point of its history: a snapshot, or the end of the pass.
+/// The frames of a volume behind this one bring it to a point of its history: a snapshot, or the end of the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassPointFrame {
     pub volume: VolumeId,

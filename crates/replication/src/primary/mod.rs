@@ -49,6 +49,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
     rc::{Rc, Weak},
+    sync::Arc,
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -89,7 +90,7 @@ pub struct PrimaryGroup {
     /// Points that rollbacks left may be there.
     has_rollbacks: Cell<bool>,
     /// Held while a pass is sent.
-    passing: tokio::sync::Mutex<()>,
+    passing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The part of the log that may still be sent.
@@ -146,7 +147,7 @@ impl PrimaryGroup {
             begun_at: world.now(),
             peer_snapshots: RefCell::default(),
             has_rollbacks: Cell::new(true),
-            passing: tokio::sync::Mutex::default(),
+            passing: Arc::default(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
@@ -262,7 +263,7 @@ impl PrimaryGroup {
                 SessionDemand::Connect | SessionDemand::RunPass => {}
             }
         }
-        self.delete_passed_rollbacks().await?;
+        self.delete_passed_rollbacks()?;
         self.release();
         Ok(())
     }

@@ -5,28 +5,30 @@ use crate::{
     frame::{PassSnapshotsFrame, SentChange},
     pass::before,
 };
-use array::{error::Error, format::Stamp};
+use array::{error::Error, format::Stamp, pool::HistoryPoint};
+use std::{rc::Rc, sync::Arc};
 
 impl PrimaryGroup {
-    /// Deletes the points that rollbacks left, once the peer has them: no pass begins before any more.
-    pub(super) async fn delete_passed_rollbacks(&self) -> Result<(), Error> {
+    /// Has the points deleted that rollbacks left, once the peer has them: no pass begins before any more. Does not wait for
+    /// that: it needs the catalogue, and who changes that may wait for hosts, and they for this group.
+    pub(super) fn delete_passed_rollbacks(&self) -> Result<(), Error> {
         if !self.has_rollbacks.get() {
             return Ok(());
         }
         // A pass may have begun before what the peer has confirmed since, and reads them.
-        let Ok(_no_pass) = self.passing.try_lock() else { return Ok(()) };
-        let (pool, ids) = (&self.member.pool, self.member.ids());
+        let Ok(no_pass) = Arc::clone(&self.passing).try_lock_owned() else { return Ok(()) };
+        let (pool, ids) = (Rc::clone(&self.member.pool), self.member.ids());
         // A peer that crashes may lack the last command that it confirmed, and a pass begins one stamp earlier.
         let confirmed = before(before(self.session.borrow().confirmed().stamps()[0]));
-        self.has_rollbacks.set(false);
-        for &volume in &ids {
-            let points = pool.rollbacks_above(volume, Stamp(0))?;
-            if points.iter().any(|point| point.stamp > confirmed) {
-                self.has_rollbacks.set(true);
-            }
-            if points.iter().any(|point| point.stamp <= confirmed) {
-                pool.delete_rollback_points(&[volume], confirmed).await?;
-            }
+        let points = ids.iter().map(|&volume| pool.rollbacks_above(volume, Stamp(0)));
+        let points: Vec<HistoryPoint> = points.collect::<Result<Vec<_>, _>>()?.concat();
+        self.has_rollbacks.set(!points.is_empty());
+        if points.iter().any(|point| point.stamp <= confirmed) {
+            drop(self.world.spawn("points of rollbacks", async move {
+                // A failure shows in the pool; it is tried again.
+                let _ = pool.delete_rollback_points(&ids, confirmed).await;
+                drop(no_pass);
+            }));
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
             }
             if self.group.is_left_to_pass(&change) {
                 self.group.session.borrow_mut().note_log_lost(self.group.world.now());
-                // What was added before is whole: this is another command.
+                // Everything that was added before is whole: this is another command.
                 self.draft.goes_on = false;
                 return Ok(());
             }

@@ -122,7 +122,7 @@ impl RowStep {
     }
 }
 
-/// What the host has done at any site.
+/// All that the host has done at any site.
 #[derive(Default)]
 pub struct RowLedger {
     /// States that a side may serve: after each command, also one that was never answered.
