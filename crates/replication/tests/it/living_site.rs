@@ -129,7 +129,10 @@ impl LivingSite {
         loop {
             let role = member.state().role;
             let ids = member.ids();
-            member.pool().set_replica(&ids, role == SiteRole::Secondary).await.unwrap();
+            if ledger.rows.is_some() {
+                // As the daemon does it.
+                member.pool().set_replica(&ids, role == SiteRole::Secondary).await.unwrap();
+            }
             let more = match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
