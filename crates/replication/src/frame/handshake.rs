@@ -31,8 +31,9 @@ impl VersionRange {
         (1 <= lowest && lowest <= highest).then_some(Self { lowest, highest })
     }
 
-    pub fn has(self, version: u16) -> bool {
-        (self.lowest..=self.highest).contains(&version)
+    /// True if the version is not above the highest one.
+    pub fn reaches(self, version: u16) -> bool {
+        version <= self.highest
     }
 
     /// The highest version that both sides know.
@@ -298,7 +299,8 @@ mod tests {
         assert_eq!(range(1, 3).common(range(2, 9)), Some(3));
         assert_eq!(range(2, 9).common(range(1, 3)), Some(3));
         assert_eq!(range(4, 9).common(range(1, 3)), None);
-        assert_eq!(range(1, 1).common(VersionRange::OURS), Some(1));
+        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(3));
+        assert_eq!(range(1, 2).common(VersionRange::OURS), None, "sizes and snapshots would differ");
         assert_eq!(VersionRange::new(0, 1), None);
         assert_eq!(VersionRange::new(2, 1), None);
     }
