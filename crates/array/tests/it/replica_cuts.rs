@@ -178,9 +178,10 @@ fn a_real_replica_goes_back_to_its_cut_and_keeps_what_rollbacks_of_its_primary_l
         let shown = SnapshotId([8; 16]);
         pool.take_cut_of_replica(&ids, shown).await.unwrap();
         write(&volume, 3, 2000).await;
+        drop((device, volume));
         pool.take_back_to_cut(&ids, shown).await.unwrap();
         pool.take_back_to_cut(&ids, shown).await.unwrap();
-        let found = read(&VolumeDevice(Rc::clone(&volume)), 4096, 512).await;
+        let found = read(&VolumeDevice(pool.volume(VolumeKey::Id(ids[0])).unwrap()), 4096, 512).await;
         assert_eq!(found[0], 1);
         let names: Vec<_> = pool.volumes().into_iter().map(|info| info.volume).collect();
         assert_eq!(names, [ids[0], left], "only the way back goes");
