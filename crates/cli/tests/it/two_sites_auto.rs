@@ -270,7 +270,7 @@ fn a_cut_line_a_lost_witness_and_both_stop_no_host_and_make_no_second_primary() 
     // Both: nobody serves, until a person says that the other site is off.
     denver.kill();
     until("hosts are held, then refused", || boston.row()["serves"] == false);
-    // Who is connected at that moment gets an error.
+    // A host that is connected at that moment gets an error.
     until("the export is closed", || boston.refusal_of_hosts().contains("there is no export"));
     let said = boston.row()["summary"].as_str().unwrap().to_owned();
     assert!(said.contains("dr alone sg1 --peer-is-off"), "{said}");

@@ -212,6 +212,14 @@ fn hosts_claim(
     claim(format!("hosts of {name} wait since {}: {why}", shown_time(since.seconds)))
 }
 
+/// The writes that the peer lacks since a time that is named. Those before a restart are not counted.
+fn lacked(group: &DrGroupView) -> String {
+    match group.unconfirmed_bytes {
+        0 => "what hosts wrote since then".to_owned(),
+        bytes => ByteCount(bytes).to_string(),
+    }
+}
+
 /// A peer that is connected and confirms nothing, as its drives hang.
 fn unconfirmed(group: &DrGroupView, peer: &str) -> Option<String> {
     let silence = Duration::from_millis(group.peer_silence_ms);
@@ -252,11 +260,7 @@ fn course_claim(
         unconfirmed(group, peer).map(|text| format!("; {text}: look at its drives")).unwrap_or_default();
     if let Some(since) = group.report.alone_since.filter(|since| age(*since, now) >= LASTS) {
         let since = shown_time(since.seconds);
-        // What was written before a restart is not counted.
-        let lacks = match group.unconfirmed_bytes {
-            0 => "what hosts wrote since then".to_owned(),
-            bytes => ByteCount(bytes).to_string(),
-        };
+        let lacks = lacked(group);
         let history = history(group, now);
         return claim(
             "dr_alone",
@@ -291,10 +295,7 @@ fn suspended_claim(pool: &str, group: &DrGroupView, peer: &str, now: WallTime) -
     if !group.state.starts_with("suspended") {
         return None;
     }
-    let lacks = match group.unconfirmed_bytes {
-        0 => "what hosts wrote since then".to_owned(),
-        bytes => ByteCount(bytes).to_string(),
-    };
+    let lacks = lacked(group);
     let (why, next) = match reason {
         SuspensionReason::TargetFull => (
             format!("the pool at {peer} is full"),

@@ -95,7 +95,7 @@ impl EtcdGateway {
             })
             .collect();
         let answer = self.post("/v3/kv/txn", &json!({ "compare": compare, "success": writes })).await?;
-        // What is false is left out.
+        // A value that is false is left out.
         Ok(answer["succeeded"].as_bool().unwrap_or(false))
     }
 
@@ -142,7 +142,7 @@ fn in_base64(bytes: &[u8]) -> String {
 }
 
 fn bytes(found: &Value) -> Result<Vec<u8>, String> {
-    // What is empty is left out.
+    // An empty value is left out.
     STANDARD.decode(found.as_str().unwrap_or_default()).map_err(|_| odd(found))
 }
 

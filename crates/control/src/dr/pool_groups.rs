@@ -439,7 +439,7 @@ impl PoolDrGroups {
         let made: Vec<VolumeId> = new.iter().map(|wanted| wanted.volume).collect();
         let done = self.make_replicas(new, (group, settings)).await;
         if done.is_err() {
-            // What cannot be deleted now is when the pool is opened next.
+            // If it cannot be deleted now, it is when the pool is opened next.
             let _ = self.delete_empty(&made).await;
         }
         done

@@ -149,7 +149,7 @@ pub(super) fn suspended_summary(group: &DrGroupView, peer: &str) -> Option<Strin
     let (reason, since) = group.report.suspended?;
     let (name, since) = (&group.name, utc_time(since.seconds));
     let lacks = match group.unconfirmed_bytes {
-        // What was written before a restart is not counted.
+        // Writes before a restart are not counted.
         0 => format!("what hosts wrote since {since}"),
         bytes => ByteCount(bytes).to_string(),
     };

@@ -51,7 +51,7 @@ impl<C: FrameChannel> StreamSender<'_, C> {
     /// Adds what has not been sent of a record, and sends full frames.
     async fn add(&mut self, record: WaitingRecord) -> Result<(), PrimaryEnd> {
         if self.group.wants_cut() {
-            // What was added lies before the record.
+            // The changes that were added lie before the record.
             self.flush().await?;
             let next = record.changes.first().map(|(stamp, _)| *stamp);
             self.group.reach_cut(self.channel, next).await?;

@@ -2,6 +2,7 @@
 //! at one moment, and stays as it is; a planned failover loses nothing.
 
 use crate::{
+    seeds::{escaped, live_all, seeds},
     sites::{Site, contents, contents_of, volume_ids, volumes_of},
     streams::{Pair, RunningSecondary},
 };
@@ -11,11 +12,11 @@ use array::{
 };
 use replication::{
     connect::SiteRole,
-    planted::{ReplicationBug, with_replication_bug},
+    planted::ReplicationBug,
     primary::HandOverError,
     session::{ReplicationMode, SessionState},
 };
-use std::{collections::BTreeMap, panic, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use world::{
     World,
     sim::{SimLimits, Simulation},
@@ -123,24 +124,13 @@ fn live(seed: u64) {
 
 #[test]
 fn each_kept_state_is_one_of_the_primary_and_stays_as_it_is() {
-    let seeds = match std::env::var("SPINDLE_SEED") {
-        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 5 },
-    };
-    for seed in seeds {
-        println!("SPINDLE_SEED={seed}");
-        live(seed);
-    }
+    live_all(seeds(5, 1_000), live);
 }
 
 #[test]
 fn a_kept_state_that_lacks_a_volume_is_noticed() {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let lives = || panic::catch_unwind(|| live(0)).is_err();
-    let noticed = with_replication_bug(ReplicationBug::PointOfOneVolume, lives);
-    panic::set_hook(hook);
-    assert!(noticed, "the planted bug escaped");
+    let escaped = escaped([ReplicationBug::PointOfOneVolume], 0..1, live);
+    assert!(escaped.is_empty(), "{escaped:?} escaped");
 }
 
 #[test]

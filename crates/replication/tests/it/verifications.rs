@@ -3,6 +3,7 @@
 
 use crate::{
     living_site::{LivingSite, Running, SiteOrder},
+    seeds::{escaped, live_all, seeds},
     sites::{HostLedger, Line, Site, VOLUMES, line},
 };
 use array::{
@@ -11,7 +12,7 @@ use array::{
 };
 use replication::{
     connect::SiteRole,
-    planted::{ReplicationBug, with_replication_bug},
+    planted::ReplicationBug,
     primary::PrimaryGroup,
     session::{BoundPolicy, ReplicationMode, SessionState},
     verification::{ComparisonProgress, DifferentRange, VerifyError},
@@ -161,29 +162,11 @@ fn live(seed: u64) {
 
 #[test]
 fn both_sites_are_compared_as_of_one_cut_while_hosts_write() {
-    let seeds = match std::env::var("SPINDLE_SEED") {
-        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 500 } else { 8 },
-    };
-    for seed in seeds {
-        println!("SPINDLE_SEED={seed}");
-        live(seed);
-    }
+    live_all(seeds(8, 500), live);
 }
 
 #[test]
 fn planted_bugs_of_comparisons_are_noticed() {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut escaped = Vec::new();
-    for bug in ReplicationBug::OF_COMPARISONS {
-        let is_noticed =
-            |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
-        match (0..40).find(|&seed| is_noticed(seed)) {
-            Some(seed) => println!("{bug:?}: seed {seed}"),
-            None => escaped.push(bug),
-        }
-    }
-    std::panic::set_hook(hook);
+    let escaped = escaped(ReplicationBug::OF_COMPARISONS, 0..40, live);
     assert!(escaped.is_empty(), "{escaped:?} escaped");
 }

@@ -11,7 +11,7 @@ use anyhow::Result;
 use serde_json::json;
 use std::{fs, path::Path, time::Duration};
 
-/// What is scaled.
+/// The figures that are scaled.
 pub(super) struct Scale {
     /// Mailboxes, of 0.5 IOPS each as in the paper, which had 5,000.
     mailboxes: u32,

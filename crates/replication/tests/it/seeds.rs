@@ -1,0 +1,40 @@
+//! Seeds of lives: those that a test runs, and the planted bugs that they show.
+
+use replication::planted::{ReplicationBug, with_replication_bug};
+use std::{ops::Range, panic};
+
+/// The seed of `SPINDLE_SEED` alone, or as many as a quick run or a full one has.
+pub fn seeds(quick: u64, full: u64) -> Range<u64> {
+    match std::env::var("SPINDLE_SEED") {
+        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { full } else { quick },
+    }
+}
+
+/// Lives each of the seeds, and prints it first: the last one that is printed has failed.
+pub fn live_all(seeds: Range<u64>, live: impl Fn(u64)) {
+    for seed in seeds {
+        println!("SPINDLE_SEED={seed}");
+        live(seed);
+    }
+}
+
+/// The planted bugs that none of the seeds shows.
+pub fn escaped(
+    bugs: impl IntoIterator<Item = ReplicationBug>,
+    seeds: Range<u64>,
+    live: impl Fn(u64) + panic::RefUnwindSafe,
+) -> Vec<ReplicationBug> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let mut escaped = Vec::new();
+    for bug in bugs {
+        let is_noticed = |seed| with_replication_bug(bug, || panic::catch_unwind(|| live(seed)).is_err());
+        match seeds.clone().find(|&seed| is_noticed(seed)) {
+            Some(seed) => println!("{bug:?}: seed {seed}"),
+            None => escaped.push(bug),
+        }
+    }
+    panic::set_hook(hook);
+    escaped
+}
