@@ -153,6 +153,11 @@ impl Exports {
         &self.here
     }
 
+    /// True if this export is served, and not another volume under its name.
+    pub(crate) fn has(&self, export: &Export) -> bool {
+        self.here.iter().any(|here| here.name == export.name && Rc::ptr_eq(&here.gate, &export.gate))
+    }
+
     /// True if the exports of other threads are listed, and TLS is begun, by a portal.
     pub(crate) fn is_of_thread(&self) -> bool {
         matches!(self.scope, ExportScope::Thread { .. })

@@ -216,7 +216,8 @@ impl ThreadServer {
         Rc::new(Self { world: world.clone(), exports, options, slots, connected, tell, send_back })
     }
 
-    /// Replaces the exports; clients of those that go stay until they disconnect.
+    /// Replaces the exports; clients of those that go stay until they disconnect. One that still negotiates is refused:
+    /// who lists the clients of an export that went has seen all there will be.
     pub fn set_exports(&self, exports: Exports) {
         assert!(exports.is_of_thread(), "a thread lists only its own exports");
         self.exports.replace(exports);
@@ -269,6 +270,9 @@ impl ThreadServer {
                     Ok(client) => (self.send_back)(client),
                     Err(why) => told(Some(why)),
                 }
+            }
+            Ok(HandshakeEnd::Transmission(negotiated, ..)) if !self.exports.borrow().has(&negotiated.export) => {
+                told(Some(ConnectionEnd::Refused("the export was closed while the client connected")));
             }
             Ok(HandshakeEnd::Transmission(negotiated, stream, slot)) => {
                 let (export, is_encrypted) = (negotiated.export.name.clone(), negotiated.is_encrypted);

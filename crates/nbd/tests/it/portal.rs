@@ -235,6 +235,27 @@ fn an_export_that_its_thread_has_no_more_is_refused_once() {
 }
 
 #[test]
+fn a_client_that_still_negotiates_when_its_export_goes_never_uses_it() {
+    for is_replaced in [false, true] {
+        let (Scene { mut simulation, network, .. }, drives) = scene(6);
+        let run = simulation.run(SimLimits::generous(), move |world| async move {
+            let Served { threads, events } = serve(&world, &network, three(&drives), TlsMode::Off).await;
+            let mut stream = greeted(&network).await;
+            assert_eq!(replies(&mut stream, option::INFO, &info("b")).await.0.len(), 3);
+            // Another volume under the same name is another export.
+            let others = if is_replaced { vec![export("b", &drives[2])] } else { Vec::new() };
+            threads.threads[1].1.set_exports(Exports::of_thread(others));
+            stream.write_all(&OptionHead::write(option::GO, &info("b"))).await.unwrap();
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await.unwrap();
+            assert_eq!(*events.borrow(), ["refused: the export was closed while the client connected"]);
+            assert!(threads.threads[1].1.listed_clients().is_empty());
+        });
+        run.completed();
+    }
+}
+
+#[test]
 fn no_name_means_the_only_export_of_all_threads() {
     let (Scene { mut simulation, network, .. }, drives) = scene(4);
     let run = simulation.run(SimLimits::generous(), move |world| async move {
