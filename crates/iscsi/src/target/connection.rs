@@ -93,6 +93,10 @@ pub(super) async fn run(
     let Some(LoggedIn { session, send_queue, held }) = logged_in else {
         return Ok(());
     };
+    // It was in no list when the sessions followed.
+    if targets.are_replaced() {
+        return Err(SessionFailure::RightsLost);
+    }
     let NewSession { initiator, isid, target, parameters } = session;
     tell(&initiator, target.as_ref().map(|target| target.name.as_str()));
     let hex: String = isid.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -88,6 +88,8 @@ pub struct Targets {
     redirect_portals: Rc<[String]>,
     turn: Rc<Cell<usize>>,
     sessions: Rc<Sessions>,
+    /// Counted up by each replacement.
+    revision: u64,
 }
 
 impl Targets {
@@ -131,7 +133,8 @@ impl Targets {
     ///
     /// If two targets have one name.
     pub fn replaced_by(&self, targets: Vec<Target>, access: AccessList) -> Self {
-        Self { sessions: Rc::clone(&self.sessions), ..Self::new(targets).with_access(access) }
+        let (sessions, revision) = (Rc::clone(&self.sessions), self.revision + 1);
+        Self { sessions, revision, ..Self::new(targets).with_access(access) }
     }
 
     /// Sessions of these targets and of those that they replaced.
@@ -141,9 +144,15 @@ impl Targets {
 
     /// Has the sessions of before follow these targets and rights. One that has lost a unit or a right ends, and finds the rest
     /// when it logs in again; one that has gained units goes on, and its initiator learns of them (REPORTED LUNS DATA HAS
-    /// CHANGED). Units that another initiator holds are gained with a new login only.
+    /// CHANGED). Units that another initiator holds are gained with a new login only. A login under way ends, too.
     pub fn update_sessions(&self) {
+        self.sessions.revision.set(self.revision);
         self.sessions.end_unless(|connection| connection.is_discovery() || connection.follow(self));
+    }
+
+    /// True if the sessions follow other targets by now.
+    fn are_replaced(&self) -> bool {
+        self.sessions.revision.get() > self.revision
     }
 
     /// Requests all initiators to log out and waits until they have. The caller sets a time limit.

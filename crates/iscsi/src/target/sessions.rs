@@ -7,7 +7,7 @@
 
 use super::{connection::Connection, failed_logins::FailedLogins, unit_holders::UnitHolders};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     rc::{Rc, Weak},
 };
@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 pub(super) struct Sessions {
     all: RefCell<BTreeMap<String, Session>>,
     changed: Notify,
+    /// Of the targets that the sessions follow.
+    pub revision: Cell<u64>,
     pub holders: Rc<UnitHolders>,
     pub failed_logins: FailedLogins,
 }

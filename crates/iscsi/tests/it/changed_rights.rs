@@ -210,3 +210,25 @@ fn a_unit_that_another_initiator_holds_is_not_gained() {
         assert_eq!(other.test(1).await, (GOOD, NONE));
     });
 }
+
+#[test]
+fn a_login_under_way_when_its_units_go_is_no_session() {
+    with_target(34, |world, network, drive| async move {
+        let scene = Scene::start(&world, &network, &drive, &[(HOST, [WRITES, WRITES])]).await;
+        let mut stream = network.host("client").connect(&address()).await.unwrap();
+        let isid = [0x80, 0, 0, 0, 0, 1];
+        // The first request stays in its stage, the second one ends the login.
+        for flags in [0x04, 0x87] {
+            let header = Login { first: IMMEDIATE, flags, isid, cmd_sn: 1.into(), ..Login::empty() };
+            let pairs = [("InitiatorName", HOST), ("TargetName", TARGET), ("SessionType", "Normal")];
+            let pairs = if flags == 0x04 { text::write(pairs) } else { Vec::new() };
+            stream.write_all(&encode(&header, pairs)).await.unwrap();
+            let answer = Pdu::read(&mut stream, Digests::default(), 65_536).await.unwrap().unwrap();
+            assert_eq!((answer.opcode(), answer.header[36]), (opcode::LOGIN_RESPONSE, 0));
+            scene.change(&[(HOST, [WRITES, None])]);
+        }
+        let mut session = Session { stream, cmd_sn: 1 };
+        assert!(session.execute(1, &[0; 6]).await.is_none(), "it is not in");
+        assert_eq!(*scene.failures.borrow(), [SessionFailure::RightsLost.to_string()]);
+    });
+}
