@@ -78,6 +78,8 @@ pub enum ConnectionEnd {
     Refused(&'static str),
     #[error("the export is withheld: its contents changed under its clients")]
     Withheld,
+    #[error("the export has changed or is closed; the client finds it as it is over its next connection")]
+    ExportChanged,
     #[error("disconnected by the operator")]
     EndedByOperator,
     #[error("the handshake timed out")]

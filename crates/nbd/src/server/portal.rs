@@ -271,7 +271,9 @@ impl ThreadServer {
                     Err(why) => told(Some(why)),
                 }
             }
-            Ok(HandshakeEnd::Transmission(negotiated, ..)) if !self.exports.borrow().has(&negotiated.export) => {
+            Ok(HandshakeEnd::Transmission(negotiated, ..))
+                if !self.exports.borrow().has(&negotiated.export) =>
+            {
                 told(Some(ConnectionEnd::Refused("the export was closed while the client connected")));
             }
             Ok(HandshakeEnd::Transmission(negotiated, stream, slot)) => {

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! 1. Each request except DISC is answered once, in any order.
+//! 1. Each request except DISC is answered once, in any order; or never, and the connection ends.
 //! 2. Outstanding requests and their bytes are bounded for each connection; the reader waits for room.
 //! 3. After DISC, outstanding requests complete before the connection is closed.
 
@@ -82,12 +82,16 @@ pub async fn transmit(
         requests: Semaphore::new(options.requests_max),
         bytes: Semaphore::new(options.bytes_max),
         replies: ReplyQueue::default(),
+        outdated: Notify::new(),
         options: options.clone(),
     });
     let writing = world.spawn("nbd answers", Rc::clone(&session).write_answers(writer));
     let reading = Rc::clone(&session).read_requests(reader);
+    let reading = async {
+        with_deadline(session.outdated.notified(), reading).await.unwrap_or(Err(ConnectionEnd::ExportChanged))
+    };
     let ended = with_deadline(ends.notified(), reading).await.unwrap_or(Err(ConnectionEnd::EndedByOperator));
-    let is_cut = matches!(ended, Err(ConnectionEnd::EndedByOperator));
+    let is_cut = matches!(ended, Err(ConnectionEnd::EndedByOperator | ConnectionEnd::ExportChanged));
     // Outstanding requests complete and are answered if the client still reads.
     let everyone = session.requests.acquire_many(session.options.requests_max as u32).await;
     session.replies.close();
@@ -112,6 +116,8 @@ struct Session {
     requests: Semaphore,
     bytes: Semaphore,
     replies: ReplyQueue,
+    /// Notified when a request came too late for the export as it was.
+    outdated: Notify,
 }
 
 /// Room for an outstanding request, released on drop.
@@ -151,7 +157,10 @@ impl Session {
             }
             let request = Request::read(&head).ok_or(ConnectionEnd::Protocol("bad request magic"))?;
             if !self.negotiated.export.gate.admits(self.pass) {
-                return Err(ConnectionEnd::Withheld);
+                return Err(match self.negotiated.export.gate.is_withheld() {
+                    true => ConnectionEnd::Withheld,
+                    false => ConnectionEnd::ExportChanged,
+                });
             }
             if request.command == RequestType::Disconnect {
                 return Ok(());
@@ -200,7 +209,12 @@ impl Session {
 
     async fn answer(&self, request: Request, data: Option<Buffer>) {
         let is_too_long = request.command == RequestType::Write && request.length > PAYLOAD_BYTES_MAX;
-        let Some(_executing) = self.negotiated.export.gate.enter(self.pass) else {
+        let gate = &self.negotiated.export.gate;
+        let Some(_executing) = gate.enter(self.pass) else {
+            if !gate.is_withheld() {
+                // Without an answer the client sends it again over its next connection; an error would be its host's.
+                return self.outdated.notify_one();
+            }
             let (code, message) = (ErrorCode::Shutdown, WITHHELD.to_owned());
             return self.replies.put(self.answer_of(request, Err(RequestError { code, message })));
         };

@@ -42,6 +42,44 @@ fn unanswered_requests_are_sent_again_over_the_next_connection() {
 }
 
 #[test]
+fn requests_of_a_client_that_is_ended_go_on_over_its_next_connection() {
+    let mut breaks = 0;
+    for seed in 0..20 {
+        let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
+        let run = simulation.run(SimLimits::generous(), |world| async move {
+            let export = export("mail", &drive);
+            let gate = Rc::clone(&export.gate);
+            start(&world, &network, vec![export]).await;
+            let client = Rc::new(connect(&world, &network, "mail").await.unwrap());
+            let writers = (0..16).map(|writer| {
+                let client = Rc::clone(&client);
+                world.spawn("writer", async move {
+                    for round in 0..30 {
+                        let data = vec![Arc::new(Buffer::copy_of(&[round; 4096]))];
+                        client.write(ByteOffset(4096 * writer), data, Stability::Stable).await.unwrap();
+                    }
+                })
+            });
+            let writers: Vec<_> = writers.collect();
+            let mut random = world.random("moments");
+            for _ in 0..20 {
+                world.sleep(Duration::from_micros(random.below(2000))).await;
+                gate.end_clients();
+            }
+            for writer in writers {
+                writer.await;
+            }
+            for writer in 0..16 {
+                assert_eq!(read(&*client, 4096 * writer, 4096).await.unwrap(), [29; 4096]);
+            }
+            client.breaks()
+        });
+        breaks += run.completed();
+    }
+    assert!(breaks > 20, "connections did end: {breaks}");
+}
+
+#[test]
 fn a_flush_fails_if_writes_may_be_lost() {
     let Scene { mut simulation, drive, network } = Scene::new(3, NetworkOptions::rack());
     let run = simulation.run(SimLimits::generous(), |world| async move {

@@ -39,7 +39,7 @@ static TAKEN: Mutex<(BTreeSet<Sometimes>, u32)> = Mutex::new((BTreeSet::new(), 0
 
 /// Branches that five hundred seeds may miss, a seed of the envelope that takes each if known, and the reason
 /// it is rare.
-const RARE: [(Sometimes, Option<u64>, &str); 10] = [
+const RARE: [(Sometimes, Option<u64>, &str); 11] = [
     (Sometimes::OldCopyTakenOver, None, "the only copy lies on a drive that comes back; `array` has a test"),
     (
         Sometimes::UsedCopyMended,
@@ -59,7 +59,7 @@ const RARE: [(Sometimes, Option<u64>, &str); 10] = [
     ),
     (
         Sometimes::CutWhileLosing,
-        Some(731),
+        Some(289),
         "a crash falls between two writes of superblocks, which a run has once at most",
     ),
     (
@@ -73,6 +73,7 @@ const RARE: [(Sometimes, Option<u64>, &str); 10] = [
         None,
         "both drives of a segment of nodes are full while two others have space: three of 2,500 seeds",
     ),
+    (Sometimes::VictimSetAside, None, "a block to be moved has no good copy; `beyond` has a seed of its own"),
     (Sometimes::LogFlushFailed, Some(950), "a drive's first flush that fails is the log's"),
 ];
 
