@@ -287,10 +287,15 @@ pub enum Error {
     LeftByRollback(String),
     /// A person would change a volume in a way that its replication does not carry to the other site.
     #[error(
-        "volume {0:?} is in a DR group: it is not resized, rolled back, moved or deleted; take the group apart first \
-         ('spindle dr remove')"
+        "volume {0:?} is in a DR group: it is not moved, deleted, rolled back with a consistency group, or rolled back to \
+         what a rollback left; roll it back to one of its snapshots, or take the DR group apart first ('spindle dr remove')"
     )]
     InDrGroup(String),
+    /// Replication carries whole blocks.
+    #[error(
+        "volume {0:?} is in a DR group: its size must be a multiple of 4096 bytes, which {1} bytes are not"
+    )]
+    ReplicatedInPart(String, u64),
     /// A host, or a person, would change a replica.
     #[error("volume {0:?} is a replica: only the replication of its group changes it")]
     Replica(String),

@@ -253,7 +253,13 @@ impl GroupMember {
     ///
     /// The pool or the records cannot write; repeated, it ends the same.
     pub(crate) async fn abandon_pass(&self) -> Result<()> {
-        if self.is_in_pass() {
+        if let Some(pass) = self.state().unfinished {
+            for &volume in &self.volumes {
+                // They come again.
+                for point in self.pool.snapshots_above(volume, pass.since.stamps()[0])? {
+                    self.pool.delete_cut(&[volume], point.snapshot.snapshot).await?;
+                }
+            }
             self.pool.take_back_to_cut(&self.ids(), self.shown_cut()).await?;
             self.change(|state| state.unfinished = None).await?;
             self.pool.delete_cut(&self.ids(), self.shown_cut()).await?;

@@ -45,6 +45,16 @@ pub enum ReplicationBug {
     RateIgnored,
     /// A suspended primary that returned streams once it has compared.
     SuspensionForgotten,
+    /// The stream omits sizes: only what a resize discards is sent.
+    ResizeNotSent,
+    /// A pass brings the present of volumes, and none of their snapshots.
+    SnapshotsNotPassed,
+    /// A pass leaves snapshots that the primary has deleted.
+    DeletedSnapshotsStay,
+    /// A pass does not look at what a rollback undid.
+    RollbackNotPassed,
+    /// A pass leaves volumes as large as they are.
+    SizeNotPassed,
 }
 
 impl ReplicationBug {
@@ -57,6 +67,15 @@ impl ReplicationBug {
         Self::SentTwice,
         Self::LogNotRead,
         Self::PartTakenForAll,
+    ];
+
+    /// Bugs of changes of rows that streams and passes show.
+    pub const OF_ROWS: [Self; 5] = [
+        Self::ResizeNotSent,
+        Self::SnapshotsNotPassed,
+        Self::DeletedSnapshotsStay,
+        Self::RollbackNotPassed,
+        Self::SizeNotPassed,
     ];
 
     /// Bugs of groups with a witness.

@@ -1,16 +1,18 @@
 //! Changes of one part, from the records of its pool's log to those that are sent.
 
 use crate::{
-    frame::SentChange,
+    frame::{SentChange, SentSnapshot},
     planted::{self, ReplicationBug},
 };
 use array::{
     format::{BlockIndex, Stamp, VolumeId},
-    pool::{DeliveredChange, DeliveredRecord},
+    pool::{DeliveredChange, DeliveredRecord, RowCommand},
 };
 use std::collections::BTreeSet;
 
-/// The changes of a record that are of the content of some volumes, in order, with their stamps.
+/// The changes of a record that are of some volumes, in the order of their stamps, which is that of the log.
+///
+/// A row of a snapshot may be written again, with its old stamp: of such a change the stamp is not above the last one.
 pub(crate) fn changes_of(record: &DeliveredRecord, volumes: &BTreeSet<VolumeId>) -> Vec<(Stamp, SentChange)> {
     let of_part = record
         .changes
@@ -31,7 +33,67 @@ pub(crate) fn changes_of(record: &DeliveredRecord, volumes: &BTreeSet<VolumeId>)
         }
         DeliveredChange::Put { .. } | DeliveredChange::Remove(_) => None,
     });
-    sent.collect()
+    let mut sent: Vec<(Stamp, SentChange)> = sent.collect();
+    let rows = record.row_commands();
+    if rows.is_empty() {
+        return sent;
+    }
+    for (stamp, command) in rows.into_iter().filter(|(_, command)| volumes.contains(&command.volume())) {
+        if matches!(command, RowCommand::Resize { .. }) {
+            if planted::is(ReplicationBug::ResizeNotSent) {
+                continue;
+            }
+            // The receiver does what belongs to it.
+            sent.retain(|(other, _)| *other != stamp);
+        }
+        add_command(&mut sent, stamp, command);
+    }
+    sent.sort_by_key(|(stamp, _)| *stamp);
+    sent
+}
+
+/// Adds a command that changes rows; one of several volumes is one change.
+fn add_command(sent: &mut Vec<(Stamp, SentChange)>, stamp: Stamp, command: RowCommand) {
+    let mut of_stamp = sent.iter_mut().filter(|(other, _)| *other == stamp);
+    let change = match command {
+        RowCommand::Resize { volume, sectors } => SentChange::Resize { volume, sectors },
+        RowCommand::RollBack { volume, snapshot, left } => SentChange::RollBack { volume, snapshot, left },
+        RowCommand::Snapshot { volume, snapshot, name, created_at, note } => {
+            let same = of_stamp.find_map(|(_, change)| match change {
+                SentChange::Snapshot(taken) if taken.snapshot == snapshot => Some(&mut taken.volumes),
+                _ => None,
+            });
+            if let Some(volumes) = same {
+                return volumes.push(volume);
+            }
+            SentChange::Snapshot(SentSnapshot { snapshot, created_at, name, note, volumes: vec![volume] })
+        }
+        RowCommand::SnapshotDeleted { volume, snapshot } => {
+            let same = of_stamp.find_map(|(_, change)| match change {
+                SentChange::SnapshotDeleted { snapshot: other, volumes } if *other == snapshot => {
+                    Some(volumes)
+                }
+                _ => None,
+            });
+            if let Some(volumes) = same {
+                return volumes.push(volume);
+            }
+            SentChange::SnapshotDeleted { snapshot, volumes: vec![volume] }
+        }
+    };
+    sent.push((stamp, change));
+}
+
+/// True of a change of rows: it is a whole command.
+pub(crate) fn is_of_rows(change: &SentChange) -> bool {
+    match change {
+        SentChange::Write { .. } | SentChange::Zeroes { .. } | SentChange::Discard { .. } => false,
+        SentChange::Resize { .. }
+        | SentChange::Snapshot(_)
+        | SentChange::SnapshotDeleted { .. }
+        | SentChange::RollBack { .. }
+        | SentChange::VolumeDeleted { .. } => true,
+    }
 }
 
 /// True if the last command of the part in a record may have more changes in the next one.
@@ -88,7 +150,8 @@ fn place_of(change: &SentChange) -> (VolumeId, BlockIndex) {
         SentChange::Resize { volume, .. }
         | SentChange::RollBack { volume, .. }
         | SentChange::VolumeDeleted { volume } => (*volume, BlockIndex(u64::MAX)),
-        SentChange::Snapshot(_) | SentChange::SnapshotDeleted(_) => (VolumeId::NONE, BlockIndex(u64::MAX)),
+        SentChange::Snapshot(SentSnapshot { snapshot, .. })
+        | SentChange::SnapshotDeleted { snapshot, .. } => (VolumeId(snapshot.0), BlockIndex(u64::MAX)),
     }
 }
 

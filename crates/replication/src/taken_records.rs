@@ -34,6 +34,11 @@ impl TakenRecords {
         self.complete
     }
 
+    /// The highest stamp that came.
+    pub fn last(&self) -> Stamp {
+        self.last
+    }
+
     /// Position of the last record that was offered.
     pub fn offered(&self) -> Position {
         self.offered

@@ -23,7 +23,10 @@ use super::{
     shared::{Shared, State},
 };
 use crate::{
-    format::{BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, Stamp, VolumeId, Write},
+    format::{
+        BlockKey, CatalogueTable, Interval, LogEntry, Position, RowKey, Stamp, VolumeId, Write,
+        row::{BranchRow, PointRow, VolumeRow},
+    },
     log::{PlacedRecord, RecordDraft},
     simulation::canary::{self, Canary},
 };
@@ -66,8 +69,9 @@ pub enum DeliveredChange {
     Zeroes { volume: VolumeId, interval: Interval },
     /// Blocks were discarded.
     Discard { volume: VolumeId, interval: Interval },
-    /// A row of the catalogue was inserted or replaced: a volume, a branch, a point.
-    Put { row: RowKey, bytes: Vec<u8> },
+    /// A row of the catalogue was inserted or replaced: a volume, a branch, a point. `volume`: the volume that it is of,
+    /// if it is of one.
+    Put { row: RowKey, bytes: Vec<u8>, volume: Option<VolumeId> },
     /// A row of the catalogue was deleted.
     Remove(RowKey),
 }
@@ -198,6 +202,17 @@ impl DeliveredChange {
 }
 
 impl State {
+    /// The volume that a row is of; `None` if it is of no volume, or of one of which nothing is left.
+    fn volume_of_row(&self, row: RowKey, bytes: &[u8]) -> Option<VolumeId> {
+        let number = match row.table {
+            CatalogueTable::Volume => return VolumeRow::decode(bytes).ok().map(|row| row.volume),
+            CatalogueTable::Branch => BranchRow::decode(bytes).ok()?.volume,
+            CatalogueTable::Point => PointRow::decode(bytes).ok()?.volume,
+            _ => return None,
+        };
+        self.catalogue.volume(number).map(|row| row.volume)
+    }
+
     fn delivered_changes_of(&self, draft: &RecordDraft) -> Vec<DeliveredChange> {
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec()));
         self.delivered_changes(draft.entries(), rows, |write| draft.data_of(write))
@@ -237,7 +252,8 @@ impl State {
             LogEntry::Put(_) => {
                 let (row, bytes) = rows.next().expect("every put has its row");
                 let is_of_drives = row.table == CatalogueTable::Segment;
-                (!is_of_drives).then_some(DeliveredChange::Put { row, bytes })
+                let volume = if is_of_drives { None } else { self.volume_of_row(row, &bytes) };
+                (!is_of_drives).then_some(DeliveredChange::Put { row, bytes, volume })
             }
             LogEntry::Remove(row) => Some(DeliveredChange::Remove(*row)),
         });

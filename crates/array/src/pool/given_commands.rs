@@ -232,6 +232,7 @@ impl Pool {
             (RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()),
             (RowKey::of_volume(*number), volume_row.encode()),
             (RowKey::of_volume(next), left_row.encode()),
+            self.rollback_point((*number, before), left, stamp),
         ];
         let parts = rows.into_iter().map(|(row, bytes)| LogItem::Put { row, bytes }).collect();
         self.answer((one_at_a_time, no_writes, features), self.log.append_together(parts)).await?;

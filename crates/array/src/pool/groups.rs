@@ -11,7 +11,7 @@ use crate::{
     engine::Catalogue,
     error::{Error, Result},
     format::{
-        Fence, GroupId, GroupNumber, PoolId, RowKey, SnapshotId, VolumeNumber, WallNanoseconds,
+        BranchNumber, Fence, GroupId, GroupNumber, PoolId, RowKey, SnapshotId, VolumeNumber, WallNanoseconds,
         features::{INCOMPATIBLE_GROUPS, INCOMPATIBLE_SHARED_GROUPS},
         record::ENTRIES_MAX,
         row::{CUT_POOLS_MAX, CutRow, GroupRow, PointRow, VolumeRow},
@@ -238,16 +238,24 @@ impl Pool {
         let one_at_a_time = self.shared.lock_changes().await;
         let (group, snapshot) = self.group_snapshot_of(group.into(), snapshot.into())?;
         self.check_no_operation()?;
-        let puts: Vec<LogItem> = {
+        let (mut puts, heads): (Vec<LogItem>, Vec<BranchNumber>) = {
             let state = self.shared.state.borrow();
             let points = state.catalogue.group_points(group, snapshot);
             points.first().map_or(Ok(()), |point| self.check_no_cut(point.row))?;
+            let heads = points.iter().map(|point| self.volume_row(point.volume));
+            let heads: Vec<VolumeRow> = heads.collect();
+            heads.iter().try_for_each(|row| self.check_no_replica_of(row))?;
             let deleted = points.into_iter().map(|point| LogItem::Put {
                 row: RowKey::of_point(point.branch, point.stamp),
                 bytes: row_of_deleted(point.row.clone()).encode(),
             });
-            deleted.collect()
+            (deleted.collect(), heads.into_iter().map(|row| row.branch).collect())
         };
+        // The stamp of the deletion is in the row of a branch, as far as one record has room for it.
+        let room = ENTRIES_MAX.saturating_sub(puts.len());
+        let stamped: Vec<BranchNumber> = heads.into_iter().take(room).collect();
+        let deleted_at = self.shared.state.borrow_mut().next_stamp_of(stamped.iter().copied());
+        puts.extend(stamped.iter().map(|&branch| self.stamped_branch(branch, deleted_at)));
         self.answer(one_at_a_time, self.log.append_together(puts)).await
     }
 

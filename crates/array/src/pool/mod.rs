@@ -29,6 +29,7 @@ mod group_operations;
 mod groups;
 mod growth;
 mod health;
+mod history_points;
 mod keys;
 mod only_copies;
 mod open;
@@ -51,8 +52,8 @@ mod withholding;
 
 pub use crate::engine::{
     Alarm, AnswerHold, DeliveredChange, DeliveredRecord, DomainLoss, DomainStatus, FailureSetsStatus, LogPin,
-    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, ReadGate, SetStatus,
-    StageCounts, events, events::SnapshotRoom,
+    LogSubscriber, LogSubscription, LossLimit, LossTolerance, OpenSetting, PoolSpace, ReadGate, RowCommand,
+    SetStatus, StageCounts, events, events::SnapshotRoom,
 };
 pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;
@@ -70,6 +71,7 @@ pub use filling::FillStatus;
 pub use given_commands::GivenSnapshot;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
 pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
+pub use history_points::HistoryPoint;
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{

@@ -72,7 +72,7 @@ impl Pool {
     ) -> Result<()> {
         let numbers = volumes.iter().map(|&volume| self.number_of(VolumeKey::Id(volume)));
         let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
-        self.take_snapshot_of_time(&numbers, new, (Some(at), time)).await.map(drop)
+        self.take_snapshot_at(&numbers, new, (Some(at), Some(time))).await.map(drop)
     }
 
     fn highest_stamp_of(&self, volumes: &[VolumeId]) -> Result<Stamp> {
@@ -83,6 +83,13 @@ impl Pool {
     /// True if all these volumes have a cut, and nothing was written since.
     pub fn cut_shows_present(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> bool {
         volumes.iter().all(|&volume| self.shows_present(volume, snapshot))
+    }
+
+    /// A snapshot of a volume that shows it as it is.
+    pub fn point_at_present(&self, volume: VolumeId) -> Option<SnapshotId> {
+        let snapshots = self.snapshots(VolumeKey::Id(volume)).ok()?.into_iter().rev();
+        let mut ids = snapshots.map(|snapshot| snapshot.snapshot);
+        ids.find(|&snapshot| self.shows_present(volume, snapshot))
     }
 
     /// True if a volume has a cut, and nothing was written since.
@@ -100,7 +107,7 @@ impl Pool {
         let numbers: Vec<VolumeNumber> = numbers.collect::<Result<_>>()?;
         let name = format!("{CUT_NAME_BEGIN}{snapshot}");
         let new = NewSnapshot { name: &name, snapshot, note: &[] };
-        self.take_snapshot_at(&numbers, &new, given).await
+        self.take_snapshot_at(&numbers, &new, (given, None)).await
     }
 
     /// True if all these volumes have a cut.

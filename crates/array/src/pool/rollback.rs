@@ -83,7 +83,10 @@ impl Pool {
         match stamp {
             RollbackStamp::Next => {
                 self.check_changeable(&before)?;
-                self.check_not_replicated(&before)?;
+                if matches!(goal, RollbackGoal::Left(_)) {
+                    // The other site may not have what it left.
+                    self.check_not_replicated(&before)?;
+                }
             }
             // Of a replica, too: by those who follow.
             RollbackStamp::Without => self.check_not_left(&before)?,
@@ -106,6 +109,7 @@ impl Pool {
             // Nobody writes it, but it may be filled.
             no_writes.push(self.handles.locks_of(self.number_of(key)?).close().await);
         }
+        let mut undone = None;
         let (branch, sectors) = match goal {
             RollbackGoal::Snapshot(at) => {
                 let fork = self.fork_at(volume, at)?;
@@ -114,6 +118,9 @@ impl Pool {
                 // The stamp of the rollback: a follower gives it the same.
                 if stamp == RollbackStamp::Next {
                     row.stamp_max = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
+                    let is_replicated = self.check_not_replicated(&before).is_err();
+                    undone =
+                        is_replicated.then(|| self.rollback_point((number, &before), left, row.stamp_max));
                 }
                 rows.push((RowKey::of_branch(branch), row.encode()));
                 rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));
@@ -132,6 +139,7 @@ impl Pool {
             let next = self.shared.state.borrow().catalogue.volume_next();
             rows.push((RowKey::of_volume(next), left_row.encode()));
         }
+        rows.extend(undone);
         let mut withheld_later = Vec::new();
         if canary::is(Canary::WithholdingBehindItsRollback) {
             withheld_later = withheld;

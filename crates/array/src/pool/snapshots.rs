@@ -1,6 +1,8 @@
 //! Snapshots. A snapshot is a point on the branch of each of its volumes, with a row; nothing is copied.
 
-use super::{Pool, SnapshotKey, VolumeKey, difference::row_of_deleted, volumes::check_name};
+use super::{
+    Pool, SnapshotKey, VolumeKey, difference::row_of_deleted, history_points::is_of_fork, volumes::check_name,
+};
 use crate::{
     engine::{BranchLoss, Catalogue, MapReader, PlannedDeletion},
     error::{Error, Result},
@@ -109,22 +111,13 @@ impl Pool {
     }
 
     /// Takes a snapshot of several volumes as [`Pool::take_snapshot`], under any name; at `given`, if there is one, a
-    /// stamp that none of their branches is above. Returns its stamp. Of replicas, too: for those who follow.
+    /// stamp that none of their branches is above, and of that time, if there is one. Returns its stamp. Of replicas, too:
+    /// for those who follow.
     pub(super) async fn take_snapshot_at(
         &self,
         volumes: &[VolumeNumber],
         new: &NewSnapshot<'_>,
-        given: Option<Stamp>,
-    ) -> Result<Stamp> {
-        self.take_snapshot_of_time(volumes, new, (given, self.shared.wall_now())).await
-    }
-
-    /// As [`Pool::take_snapshot_at`], with any time.
-    pub(super) async fn take_snapshot_of_time(
-        &self,
-        volumes: &[VolumeNumber],
-        new: &NewSnapshot<'_>,
-        (given, created_at): (Option<Stamp>, WallNanoseconds),
+        (given, created_at): (Option<Stamp>, Option<WallNanoseconds>),
     ) -> Result<Stamp> {
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let feature = self.shared.begin_rows(new_features(new)).await?;
@@ -134,6 +127,7 @@ impl Pool {
             Some(stamp) => self.shared.state.borrow_mut().take_point_stamp(&branches, stamp)?,
             None => self.shared.state.borrow_mut().next_stamp_of([]),
         };
+        let created_at = created_at.unwrap_or_else(|| self.shared.wall_now());
         let parts = self.cut_at((stamp, created_at), volumes, new, None);
         // Not an answer to a host: what holds those may wait for this.
         let logged = self.log.append_together(parts);
@@ -301,9 +295,13 @@ impl Pool {
         let (branch, stamp, row) = self.snapshot_of(volume.into(), snapshot.into())?;
         self.check_single(&row)?;
         self.check_no_cut(&row)?;
-        let number = row.volume;
+        let (number, is_of_fork) = (row.volume, is_of_fork(&row.name));
         let put = LogItem::Put { row: RowKey::of_point(branch, stamp), bytes: row_of_deleted(row).encode() };
         let volume = self.volume_row(number);
+        if is_of_fork && self.check_no_replica_of(&volume).is_err() {
+            // It is of no history that the replica follows.
+            return self.answer(one_at_a_time, self.log.append(vec![put])).await;
+        }
         self.check_no_replica_of(&volume)?;
         let deleted_at = self.shared.state.borrow_mut().next_stamp_of([volume.branch]);
         let parts = vec![put, self.stamped_branch(volume.branch, deleted_at)];

@@ -261,7 +261,9 @@ impl Pool {
         let number = self.number_of(volume.into())?;
         let before = self.volume_row(number);
         self.check_changeable(&before)?;
-        self.check_not_replicated(&before)?;
+        if !size_bytes.is_multiple_of(BLOCK_BYTES as u64) && self.check_not_replicated(&before).is_err() {
+            return Err(Error::ReplicatedInPart(before.name, size_bytes));
+        }
         // The end is discarded before anyone can grow the volume again and read it.
         let (no_writes, tail) = self.end_of(number, &before, sectors).await?;
         let stamp = self.shared.state.borrow_mut().next_stamp_of([before.branch]);
@@ -313,13 +315,25 @@ impl Pool {
         volume: impl Into<VolumeKey<'k>>,
         with_snapshots: bool,
     ) -> Result<()> {
-        let one_at_a_time = self.shared.lock_changes().await;
-        let number = self.number_of(volume.into())?;
-        let row = self.volume_row(number);
-        if self.shared.state.borrow().catalogue.is_replica(&row) {
-            return Err(Error::Replica(row.name));
+        let volume = volume.into();
+        let row = self.volume_row(self.number_of(volume)?);
+        // A volume that a rollback left is no replica any more: no command is for it.
+        if row.left_by.is_none() {
+            self.check_no_replica_of(&row)?;
         }
         self.check_not_replicated(&row)?;
+        self.delete_volume_of_any(volume, with_snapshots).await
+    }
+
+    /// As [`Pool::delete_volume`], of a replica, too.
+    pub(super) async fn delete_volume_of_any(
+        &self,
+        volume: VolumeKey<'_>,
+        with_snapshots: bool,
+    ) -> Result<()> {
+        let one_at_a_time = self.shared.lock_changes().await;
+        let number = self.number_of(volume)?;
+        let row = self.volume_row(number);
         self.check_deletable((number, &row), with_snapshots)?;
         let stamp = self.shared.state.borrow_mut().next_stamp_of([row.branch]);
         let parts = self.parts_of_deletion((number, row), stamp);

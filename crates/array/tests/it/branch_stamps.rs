@@ -54,7 +54,7 @@ impl LogSubscriber for LastStamps {
                     self.note(row.id, row.sub);
                 }
                 // A command that changes rows alone.
-                DeliveredChange::Put { row, bytes } if row.table == CatalogueTable::Branch => {
+                DeliveredChange::Put { row, bytes, .. } if row.table == CatalogueTable::Branch => {
                     self.note(row.id, BranchRow::decode(bytes).expect("a row").stamp_max.0);
                 }
                 DeliveredChange::Put { .. } | DeliveredChange::Remove(_) => {}

@@ -149,3 +149,53 @@ fn a_replica_goes_back_to_its_cut_and_takes_the_next_stamps() {
         assert_eq!(write(&volume, 3, 8, 1400).await.unwrap(), 0, "it was applied before");
     });
 }
+
+#[test]
+fn a_real_replica_goes_back_to_its_cut_and_keeps_what_rollbacks_of_its_primary_left() {
+    let mut scene = Scene::new(767, 2);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.unwrap();
+        let VolumeDevice(volume) = make_volume(&pool, "a", MIB).await.unwrap();
+        let ids = [volume_id(&pool)];
+        pool.set_replica(&ids, true).await.unwrap();
+        let write = async |volume: &Volume, byte: u8, stamp: u64| {
+            volume.ensure_write(ByteOffset(4096), &blocks(byte, 1), Stamp(stamp)).await.unwrap()
+        };
+        write(&volume, 1, 1000).await;
+        let new = array::pool::NewSnapshot { name: "s", snapshot: SnapshotId([5; 16]), note: &[] };
+        let created_at = array::format::WallNanoseconds(7);
+        let given = array::pool::GivenSnapshot { new, created_at, stamp: Stamp(1001) };
+        pool.ensure_snapshot(&ids, &given).await.unwrap();
+        write(&volume, 2, 1002).await;
+        let left = VolumeId([9; 16]);
+        assert!(pool.ensure_rolled_back(ids[0], SnapshotId([5; 16]), left, Stamp(1003)).await.unwrap());
+        let undone = pool.rollbacks_above(ids[0], Stamp(0)).unwrap();
+        assert_eq!(undone.iter().map(|point| point.stamp).collect::<Vec<_>>(), [Stamp(1003)]);
+        let undone = undone[0].snapshot.snapshot;
+        assert_eq!(pool.common_stamp(ids[0], undone, SnapshotId([5; 16])).unwrap(), Stamp(1001));
+        let device = pool.snapshot_device(VolumeKey::Id(ids[0]), undone).unwrap();
+        assert_eq!(read(&device, 4096, 512).await[0], 2, "it shows what was undone");
+        let shown = SnapshotId([8; 16]);
+        pool.take_cut_of_replica(&ids, shown).await.unwrap();
+        write(&volume, 3, 2000).await;
+        drop((device, volume));
+        pool.take_back_to_cut(&ids, shown).await.unwrap();
+        pool.take_back_to_cut(&ids, shown).await.unwrap();
+        let found = read(&VolumeDevice(pool.volume(VolumeKey::Id(ids[0])).unwrap()), 4096, 512).await;
+        assert_eq!(found[0], 1);
+        let names: Vec<_> = pool.volumes().into_iter().map(|info| info.volume).collect();
+        assert_eq!(names, [ids[0], left], "only the way back goes");
+        pool.delete_volume(VolumeKey::Id(left), true).await.expect("a person may drop it");
+        pool.delete_rollback_points(&ids, Stamp(1003)).await.unwrap();
+        assert_eq!(pool.rollbacks_above(ids[0], Stamp(0)).unwrap(), []);
+        let kept: Vec<_> = pool.snapshots_above(ids[0], Stamp(0)).unwrap();
+        assert_eq!(kept.iter().map(|point| &point.snapshot.name[..]).collect::<Vec<_>>(), ["s"]);
+        assert_eq!(pool.keep_snapshots_of_fork(ids[0], Stamp(1001)).await.unwrap(), 0, "it is of both");
+        assert_eq!(pool.keep_snapshots_of_fork(ids[0], Stamp(1000)).await.unwrap(), 1);
+        assert_eq!(pool.delete_other_snapshots(ids[0], &[]).await.unwrap(), 0, "that of a fork stays");
+        assert!(
+            pool.delete_snapshot(VolumeKey::Id(ids[0]), "s~fork1").await.is_ok(),
+            "until a person drops it"
+        );
+    });
+}

@@ -211,8 +211,8 @@ fn a_group_moves_to_the_other_site_and_back_and_loses_nothing() {
     until("it is in sync", || boston.row()["is_alone"] == false);
     assert!(boston.row()["summary"].as_str().unwrap().contains("would lose nothing"), "{}", boston.row());
     denver.is_closed();
-    // Changes that the stream does not carry are refused, and so is a second primary.
-    boston.refused("volume resize mail/disk 256MiB", "in a DR group");
+    // A size in half a block is refused, and so is a second primary.
+    boston.refused("volume resize mail/disk 268434944", "multiple of 4096");
     denver.refused("volume delete mail/disk --yes disk", "replica");
     denver.refused("failover sg1 --unplanned --accept-loss all", "is connected: nothing has to be lost");
     denver.refused("dr create two mail/disk --to boston --mode sync", "in DR group sg1 already");

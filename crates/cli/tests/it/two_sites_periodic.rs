@@ -15,11 +15,11 @@ fn kept(denver: &Site) -> Vec<String> {
     let volumes = shown["volumes"].as_array().unwrap();
     let volume = volumes.iter().find(|volume| volume["name"] == "disk").unwrap();
     let names = volume["snapshots"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
-    names.filter(|name| name.starts_with("replica-")).collect()
+    names.filter(|name| name.starts_with("replica~")).collect()
 }
 
 fn number(name: &str) -> u64 {
-    name.strip_prefix("replica-").unwrap().parse().unwrap()
+    name.strip_prefix("replica~").unwrap().parse().unwrap()
 }
 
 /// Waits until a pass has brought what was written before.

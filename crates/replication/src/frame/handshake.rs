@@ -22,8 +22,9 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// The versions that this program knows.
-    pub const OURS: Self = Self { lowest: 1, highest: 3 };
+    /// The versions that this program knows. Before version 4 a pass brought neither sizes nor snapshots, and a deletion
+    /// of a snapshot did not say of which volumes.
+    pub const OURS: Self = Self { lowest: 4, highest: 4 };
 
     pub fn highest(self) -> u16 {
         self.highest
@@ -34,8 +35,9 @@ impl VersionRange {
         (1 <= lowest && lowest <= highest).then_some(Self { lowest, highest })
     }
 
-    pub fn has(self, version: u16) -> bool {
-        (self.lowest..=self.highest).contains(&version)
+    /// True if the version is not above the highest one.
+    pub fn reaches(self, version: u16) -> bool {
+        version <= self.highest
     }
 
     /// The highest version that both sides know.
@@ -301,7 +303,8 @@ mod tests {
         assert_eq!(range(1, 3).common(range(2, 9)), Some(3));
         assert_eq!(range(2, 9).common(range(1, 3)), Some(3));
         assert_eq!(range(4, 9).common(range(1, 3)), None);
-        assert_eq!(range(1, 1).common(VersionRange::OURS), Some(1));
+        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(3));
+        assert_eq!(range(1, 2).common(VersionRange::OURS), None, "sizes and snapshots would differ");
         assert_eq!(VersionRange::new(0, 1), None);
         assert_eq!(VersionRange::new(2, 1), None);
     }

@@ -38,8 +38,8 @@ pub use link_test::{
     TestOrderFrame,
 };
 pub use pass::{
-    ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame,
-    RangeState, SentRange,
+    ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame,
+    PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
 };
 pub use stream::{
     ConfirmationFrame, CutFrame, HandOverFrame, RecordFrame, SentChange, SentSnapshot, TakenOverFrame,
@@ -196,6 +196,9 @@ frames! {
     50 PassRanges(PassRangesFrame) Group ordered;
     51 PassEnd(PassEndFrame) Group ordered;
     52 ChangedRanges(ChangedRangesFrame) Group ordered;
+    53 PassSnapshots(PassSnapshotsFrame) Group ordered;
+    54 PassPoint(PassPointFrame) Group ordered;
+    55 PassSnapshot(PassSnapshotFrame) Group ordered;
     64 HandOver(HandOverFrame) Group ordered;
     65 TakenOver(TakenOverFrame) Group ordered;
     80 VerifyCut(VerifyCutFrame) Group ordered;

@@ -3,11 +3,13 @@
 use super::{
     BodyCodec, FRAME_BLOCKS_MAX, FrameError, FrameFault,
     body::{BodyReader, BodyWriter},
-    stream::{check_used, read_block, read_data, read_range, read_volume},
+    stream::{
+        SentSnapshot, check_used, read_block, read_data, read_range, read_sectors, read_snapshot, read_volume,
+    },
     without_blocks,
 };
 use crate::{connect::TransferWay, cut::GroupCut};
-use array::format::{BlockCount, BlockIndex, Fence, VolumeId};
+use array::format::{BlockCount, BlockIndex, Fence, SnapshotId, Stamp, VolumeId};
 use std::sync::Arc;
 use world::Buffer;
 
@@ -177,6 +179,86 @@ impl BodyCodec for PassRangesFrame {
             return Err(reader.fault(FrameFault::Value("the bounds of the ranges")));
         }
         Ok(Self { volume, state, within, ranges })
+    }
+}
+
+/// The snapshots that people took of a volume and that the sender has: the receiver deletes all others of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassSnapshotsFrame {
+    pub volume: VolumeId,
+    /// Ascending.
+    pub kept: Vec<SnapshotId>,
+}
+
+impl BodyCodec for PassSnapshotsFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.bytes(&self.volume.0).count(self.kept.len());
+        self.kept.iter().for_each(|snapshot| {
+            writer.bytes(&snapshot.0);
+        });
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let volume = read_volume(reader)?;
+        let count = reader.count(16)?;
+        let kept = (0..count).map(|_| read_snapshot(reader)).collect::<Result<Vec<_>, _>>()?;
+        if !kept.is_sorted_by(|one, next| one < next) {
+            return Err(reader.fault(FrameFault::Value("the order of snapshots")));
+        }
+        Ok(Self { volume, kept })
+    }
+}
+
+/// The frames of a volume behind this one bring it to a point of its history: a snapshot, or the end of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassPointFrame {
+    pub volume: VolumeId,
+    pub stamp: Stamp,
+    /// Size of the volume there, in sectors: whole blocks.
+    pub sectors: u64,
+    /// `None`: the end of the pass.
+    pub snapshot: Option<SnapshotId>,
+}
+
+impl BodyCodec for PassPointFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.bytes(&self.volume.0).u64(self.stamp.0).u64(self.sectors).u8(self.snapshot.is_some().into());
+        if let Some(snapshot) = self.snapshot {
+            writer.bytes(&snapshot.0);
+        }
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let (volume, stamp, sectors) = (read_volume(reader)?, Stamp(reader.u64()?), read_sectors(reader)?);
+        let snapshot = if reader.flag()? { Some(read_snapshot(reader)?) } else { None };
+        Ok(Self { volume, stamp, sectors, snapshot })
+    }
+}
+
+/// The volume is at the last point that was named, which is this snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassSnapshotFrame {
+    /// Of one volume.
+    pub taken: SentSnapshot,
+}
+
+impl BodyCodec for PassSnapshotFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        self.taken.write(writer);
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let taken = SentSnapshot::read(reader)?;
+        if taken.volumes.len() != 1 {
+            return Err(reader.fault(FrameFault::Value("the volumes of the snapshot")));
+        }
+        Ok(Self { taken })
     }
 }
 

@@ -18,6 +18,7 @@ use world::{Buffer, crc32c::crc32c};
 const NOTE_BYTES_MAX: usize = 768;
 /// Sectors of a volume at most: 64 TiB.
 const SECTORS_MAX: u64 = 1 << 37;
+const BLOCK_SECTORS: u64 = 8;
 /// Blocks have numbers below.
 const BLOCKS_END: u64 = 1 << 48;
 
@@ -55,7 +56,11 @@ pub enum SentChange {
         sectors: u64,
     },
     Snapshot(SentSnapshot),
-    SnapshotDeleted(SnapshotId),
+    SnapshotDeleted {
+        snapshot: SnapshotId,
+        /// The volumes of this part that lose it; at least one.
+        volumes: Vec<VolumeId>,
+    },
     /// The volume goes back to a snapshot; what it had goes on under `left`.
     RollBack {
         volume: VolumeId,
@@ -117,7 +122,49 @@ pub(super) fn read_range(reader: &mut BodyReader<'_>) -> Result<(BlockIndex, Blo
     Ok((first, BlockCount(count)))
 }
 
-fn read_snapshot(reader: &mut BodyReader<'_>) -> Result<SnapshotId, FrameError> {
+/// Sectors of a volume: whole blocks, and no more than a volume may have.
+pub(super) fn read_sectors(reader: &mut BodyReader<'_>) -> Result<u64, FrameError> {
+    let sectors = reader.u64()?;
+    let is_size = (1..=SECTORS_MAX).contains(&sectors) && sectors.is_multiple_of(BLOCK_SECTORS);
+    if is_size { Ok(sectors) } else { Err(reader.fault(FrameFault::Value("the size"))) }
+}
+
+fn write_volumes(writer: &mut BodyWriter, volumes: &[VolumeId]) {
+    writer.count(volumes.len());
+    volumes.iter().for_each(|volume| {
+        writer.bytes(&volume.0);
+    });
+}
+
+fn read_volumes(reader: &mut BodyReader<'_>) -> Result<Vec<VolumeId>, FrameError> {
+    let count = reader.count(16)?;
+    if count == 0 {
+        return Err(reader.fault(FrameFault::Value("the volumes of the snapshot")));
+    }
+    (0..count).map(|_| read_volume(reader)).collect()
+}
+
+impl SentSnapshot {
+    pub(super) fn write(&self, writer: &mut BodyWriter) {
+        writer.bytes(&self.snapshot.0).u64(self.created_at.0).text(&self.name);
+        writer.u16(self.note.len() as u16).bytes(&self.note);
+        write_volumes(writer, &self.volumes);
+    }
+
+    pub(super) fn read(reader: &mut BodyReader<'_>) -> Result<Self, FrameError> {
+        let snapshot = read_snapshot(reader)?;
+        let created_at = WallNanoseconds(reader.u64()?);
+        let name = reader.text(NAME_BYTES_MAX)?;
+        let note_bytes = usize::from(reader.u16()?);
+        if note_bytes > NOTE_BYTES_MAX {
+            return Err(reader.fault(FrameFault::Value("the length of the note")));
+        }
+        let note = reader.bytes(note_bytes)?.to_vec();
+        Ok(Self { snapshot, created_at, name, note, volumes: read_volumes(reader)? })
+    }
+}
+
+pub(super) fn read_snapshot(reader: &mut BodyReader<'_>) -> Result<SnapshotId, FrameError> {
     let snapshot = SnapshotId(reader.array()?);
     if snapshot == SnapshotId::NONE {
         return Err(reader.fault(FrameFault::Value("the snapshot's UUID")));
@@ -147,7 +194,7 @@ pub(super) fn check_used(
 }
 
 impl SentChange {
-    /// The volumes that it changes; none of the deletion of a snapshot.
+    /// The volumes that it changes.
     pub fn volumes(&self) -> &[VolumeId] {
         match self {
             Self::Write { volume, .. }
@@ -157,7 +204,7 @@ impl SentChange {
             | Self::RollBack { volume, .. }
             | Self::VolumeDeleted { volume } => std::slice::from_ref(volume),
             Self::Snapshot(snapshot) => &snapshot.volumes,
-            Self::SnapshotDeleted(_) => &[],
+            Self::SnapshotDeleted { volumes, .. } => volumes,
         }
     }
 
@@ -177,14 +224,12 @@ impl SentChange {
                 writer.u8(4).bytes(&volume.0).u64(*sectors);
             }
             Self::Snapshot(taken) => {
-                writer.u8(5).bytes(&taken.snapshot.0).u64(taken.created_at.0).text(&taken.name);
-                writer.u16(taken.note.len() as u16).bytes(&taken.note).count(taken.volumes.len());
-                taken.volumes.iter().for_each(|volume| {
-                    writer.bytes(&volume.0);
-                });
+                writer.u8(5);
+                taken.write(writer);
             }
-            Self::SnapshotDeleted(snapshot) => {
-                writer.u8(6).bytes(&snapshot.0);
+            Self::SnapshotDeleted { snapshot, volumes } => {
+                writer.u8(9).bytes(&snapshot.0);
+                write_volumes(writer, volumes);
             }
             Self::RollBack { volume, snapshot, left } => {
                 writer.u8(7).bytes(&volume.0).bytes(&snapshot.0).bytes(&left.0);
@@ -213,34 +258,20 @@ impl SentChange {
                 }
             }
             4 => {
-                let (volume, sectors) = (read_volume(reader)?, reader.u64()?);
-                if sectors > SECTORS_MAX {
-                    return Err(reader.fault(FrameFault::Value("the size")));
-                }
-                Self::Resize { volume, sectors }
+                let volume = read_volume(reader)?;
+                Self::Resize { volume, sectors: read_sectors(reader)? }
             }
-            5 => {
-                let snapshot = read_snapshot(reader)?;
-                let created_at = WallNanoseconds(reader.u64()?);
-                let name = reader.text(NAME_BYTES_MAX)?;
-                let note_bytes = usize::from(reader.u16()?);
-                if note_bytes > NOTE_BYTES_MAX {
-                    return Err(reader.fault(FrameFault::Value("the length of the note")));
-                }
-                let note = reader.bytes(note_bytes)?.to_vec();
-                let count = reader.count(16)?;
-                if count == 0 {
-                    return Err(reader.fault(FrameFault::Value("the volumes of the snapshot")));
-                }
-                let volumes = (0..count).map(|_| read_volume(reader)).collect::<Result<_, _>>()?;
-                Self::Snapshot(SentSnapshot { snapshot, created_at, name, note, volumes })
-            }
-            6 => Self::SnapshotDeleted(read_snapshot(reader)?),
+            5 => Self::Snapshot(SentSnapshot::read(reader)?),
             7 => {
                 let (volume, snapshot) = (read_volume(reader)?, read_snapshot(reader)?);
                 Self::RollBack { volume, snapshot, left: read_volume(reader)? }
             }
             8 => Self::VolumeDeleted { volume: read_volume(reader)? },
+            // 6 was the deletion of a snapshot of all volumes, up to version 2.
+            9 => {
+                let snapshot = read_snapshot(reader)?;
+                Self::SnapshotDeleted { snapshot, volumes: read_volumes(reader)? }
+            }
             _ => return Err(reader.fault(FrameFault::Value("the kind of a change"))),
         })
     }

@@ -21,6 +21,9 @@ impl PassInbox {
             (FrameBody::PassBegin(begin), _) => {
                 self.0 = Some(PassReceiver::begin(member, &begin, has).await?);
             }
+            (FrameBody::PassSnapshots(snapshots), Some(pass)) => pass.take_snapshots(snapshots).await?,
+            (FrameBody::PassPoint(point), Some(pass)) => pass.take_point(point).await?,
+            (FrameBody::PassSnapshot(snapshot), Some(pass)) => pass.take_snapshot(snapshot).await?,
             (FrameBody::PassRanges(ranges), Some(pass)) => pass.take_ranges(ranges).await?,
             (FrameBody::PassBlocks(blocks), Some(pass)) => pass.take_blocks(blocks).await?,
             (FrameBody::PassEnd(end), Some(pass)) => {
@@ -30,7 +33,15 @@ impl PassInbox {
                 let pass = self.0.take().expect("it was looked at");
                 return Ok(Some(pass.end(&end, lineage).await?));
             }
-            (FrameBody::PassRanges(_) | FrameBody::PassBlocks(_) | FrameBody::PassEnd(_), None) => {
+            (
+                FrameBody::PassSnapshots(_)
+                | FrameBody::PassPoint(_)
+                | FrameBody::PassSnapshot(_)
+                | FrameBody::PassRanges(_)
+                | FrameBody::PassBlocks(_)
+                | FrameBody::PassEnd(_),
+                None,
+            ) => {
                 return Err(PassFault::Frame("a frame of a pass that has not begun".to_owned()));
             }
             (frame, _) => {

@@ -3,10 +3,15 @@
 //! ```text
 //! sender                                              receiver
 //!        ◀── changed ranges: if it has changes of its own (a tail, a fork)
+//!        ◀── snapshots that it has; again after the end
 //! cut of its volumes
 //! begin ──▶                                           cut at which it is shown until the end
-//! mapped ranges of a volume ──▶                       discards what the sender does not have
-//! blocks born since, and those the receiver named ──▶ writes them, with the stamp of the cut
+//! snapshots of a volume ──▶                           deletes those that the sender has no more
+//!   of each snapshot that is new, and of the cut:
+//! point: its stamp and size ──▶                       resizes the volume
+//! mapped ranges ──▶                                   discards what the sender does not have
+//! blocks born since, and those the receiver named ──▶ writes them, with the stamp of the point
+//! snapshot ──▶                                        takes it, unless the point is the cut
 //! end ──▶                                             everything up to the cut is there
 //!        ◀── confirmation
 //! ```
@@ -21,15 +26,17 @@ mod inbox;
 mod pace;
 mod receive;
 mod send;
+mod steps;
 
 pub(crate) use block_ranges::BlockRanges;
 pub(crate) use inbox::PassInbox;
 pub(crate) use pace::PassPace;
 pub(crate) use receive::{PassFault, changed_ranges};
 pub(crate) use send::{PassEnd, PassGoal, SentPass, count_born_since, send, take_cut};
+pub(crate) use steps::kept_snapshots;
 
 use array::format::Stamp;
-use receive::PassReceiver;
+use receive::{PassReceiver, changed_ranges_of};
 
 /// The last stamp before a command, which may be in doubt: a pass that begins there brings the command, too.
 pub(crate) fn before(command: Stamp) -> Stamp {

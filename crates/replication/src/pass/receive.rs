@@ -5,21 +5,25 @@ use crate::{
     connect::UnfinishedPass,
     cut::GroupCut,
     frame::{
-        PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState, SentRange,
+        PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame, PassRangesFrame,
+        PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
     },
     group_state::GroupState,
     lineage::Lineage,
     member::GroupMember,
+    planted::{self, ReplicationBug},
 };
 use array::{
     error::Error,
-    format::{BLOCK_BYTES, BlockCount, BlockIndex, SnapshotId, Stamp, VolumeId},
-    pool::{Pool, RangeChange, SnapshotKey, VolumeKey},
+    format::{BLOCK_BYTES, BlockCount, BlockIndex, SECTOR_BYTES, SnapshotId, Stamp, VolumeId},
+    pool::{GivenSnapshot, NewSnapshot, Pool, RangeChange, SnapshotKey, VolumeKey},
     volume::Volume,
 };
 use std::{ops::Range, rc::Rc, sync::Arc};
-use world::{Buffer, ByteCount, ByteOffset, crc32c::crc32c};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, crc32c::crc32c};
 
+/// Blocks have numbers below.
+const BLOCKS_END: u64 = 1 << 48;
 /// Blocks of zeroes that are written at once, at most.
 const ZEROES_AT_ONCE: u64 = 256;
 
@@ -45,6 +49,17 @@ pub(crate) struct PassReceiver {
     until: Stamp,
     blocks: u64,
     digest: u64,
+    point: Option<ReceivedPoint>,
+}
+
+/// The point of a volume that is being received.
+struct ReceivedPoint {
+    volume: VolumeId,
+    /// Of the blocks that come. That of the sender, or one above if this side has used it for a cut.
+    stamp: Stamp,
+    snapshot: Option<SnapshotId>,
+    /// This side has the snapshot: what was sent of it is here, and more.
+    is_here: bool,
 }
 
 impl PassReceiver {
@@ -78,7 +93,7 @@ impl PassReceiver {
         let pass = UnfinishedPass { since: GroupCut::new(vec![has]), until: begin.until.clone() };
         member.change(|state| state.unfinished = Some(pass)).await?;
         member.meter.begin_pass(begin.since.stamps()[0] == Stamp(0), begin.expected_bytes);
-        Ok(Self { member: Rc::clone(member), number: begin.number, until, blocks: 0, digest: 0 })
+        Ok(Self { member: Rc::clone(member), number: begin.number, until, blocks: 0, digest: 0, point: None })
     }
 
     pub fn until(&self) -> Stamp {
@@ -92,24 +107,83 @@ impl PassReceiver {
         Ok(self.member.pool.volume(VolumeKey::Id(id))?)
     }
 
+    /// Deletes the snapshots of a volume that the sender has no more. Those that come may have their names.
+    pub async fn take_snapshots(&mut self, frame: PassSnapshotsFrame) -> Result<(), PassFault> {
+        self.volume(frame.volume)?;
+        if !planted::is(ReplicationBug::DeletedSnapshotsStay) {
+            self.member.pool.delete_other_snapshots(frame.volume, &frame.kept).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins with a point of a volume: gives it the size that it has there.
+    pub async fn take_point(&mut self, frame: PassPointFrame) -> Result<(), PassFault> {
+        let volume = self.volume(frame.volume)?;
+        let PassPointFrame { volume: id, stamp, sectors, snapshot } = frame;
+        let pool = &self.member.pool;
+        let is_here = snapshot.is_some_and(|snapshot| pool.has_snapshot(id, snapshot));
+        if !is_here
+            && volume.size_bytes() != sectors * SECTOR_BYTES
+            && !planted::is(ReplicationBug::SizeNotPassed)
+        {
+            let next = self.next_stamp(id)?;
+            pool.ensure_size(id, sectors, next).await?;
+        }
+        let stamp = match snapshot {
+            Some(_) if stamp < self.until => stamp.max(self.next_stamp(id)?),
+            None if stamp == self.until => stamp,
+            _ => return Err(fault(format!("a point at stamp {stamp} in a pass to {}", self.until))),
+        };
+        self.point = Some(ReceivedPoint { volume: id, stamp, snapshot, is_here });
+        Ok(())
+    }
+
+    /// The next stamp of a volume, below that of the pass.
+    fn next_stamp(&self, volume: VolumeId) -> Result<Stamp, PassFault> {
+        let next = Stamp(self.member.pool.last_stamp(VolumeKey::Id(volume))?.0 + 1);
+        match next < self.until {
+            true => Ok(next),
+            false => Err(fault(format!("no stamp is left for a point below {}", self.until))),
+        }
+    }
+
+    /// Takes the snapshot that the volume is at.
+    pub async fn take_snapshot(&mut self, frame: PassSnapshotFrame) -> Result<(), PassFault> {
+        let taken = frame.taken;
+        let volume = taken.volumes[0];
+        let point = self.point.as_ref();
+        let point = point.filter(|point| point.volume == volume && point.snapshot == Some(taken.snapshot));
+        let point = point.ok_or_else(|| fault("a snapshot of a pass that is not its point"))?;
+        if point.is_here {
+            return Ok(());
+        }
+        let new = NewSnapshot { name: &taken.name, snapshot: taken.snapshot, note: &taken.note };
+        let given = GivenSnapshot { new, created_at: taken.created_at, stamp: point.stamp };
+        Ok(self.member.pool.ensure_snapshot_of_pass(volume, &given).await?)
+    }
+
+    /// The stamp for what comes of a volume; `None` if this side has it.
+    fn stamp_of(&self, volume: VolumeId) -> Result<Option<Stamp>, PassFault> {
+        let point = self.point.as_ref().filter(|point| point.volume == volume);
+        let point = point.ok_or_else(|| fault("a part of a volume without a point"))?;
+        Ok((!point.is_here).then_some(point.stamp))
+    }
+
     pub async fn take_blocks(&mut self, frame: PassBlocksFrame) -> Result<(), PassFault> {
         let volume = self.volume(frame.volume)?;
+        let stamp = self.stamp_of(frame.volume)?;
         let count = frame.blocks.len() as u64;
         self.blocks += count;
         frame.blocks.iter().for_each(|sent| {
             self.digest = self.digest.wrapping_add(u64::from(crc32c(&[&sent.data])));
         });
-        for run in frame.blocks.chunk_by(|one, next| one.block.0 + 1 == next.block.0) {
-            let data = run.iter().map(|sent: &PassBlock| Arc::clone(&sent.data)).collect();
-            self.write(&volume, run[0].block.0, data).await?;
+        if let Some(stamp) = stamp {
+            for run in frame.blocks.chunk_by(|one, next| one.block.0 + 1 == next.block.0) {
+                let data = run.iter().map(|sent: &PassBlock| Arc::clone(&sent.data)).collect();
+                write(&volume, run[0].block.0, data, stamp).await?;
+            }
         }
         self.member.meter.note_pass_blocks(count * BLOCK_BYTES as u64, false);
-        Ok(())
-    }
-
-    async fn write(&self, volume: &Volume, first: u64, data: Vec<Arc<Buffer>>) -> Result<(), PassFault> {
-        let at = ByteOffset(first * BLOCK_BYTES as u64);
-        volume.ensure_write(at, &data, self.until).await.map_err(Error::Copy)?;
         Ok(())
     }
 
@@ -117,6 +191,7 @@ impl PassReceiver {
         let volume = self.volume(frame.volume)?;
         let SentRange { first, count } = frame.within;
         let within = first.0..first.0 + count.0;
+        let Some(stamp) = self.stamp_of(frame.volume)? else { return Ok(()) };
         let size = volume.size_bytes() / BLOCK_BYTES as u64;
         if within.end > size {
             return Err(fault(format!("ranges up to block {} of a volume of {size}", within.end)));
@@ -127,44 +202,38 @@ impl PassReceiver {
                 let (at, length) = bytes_of(&within);
                 let own = mapped(&volume, at, length).await?;
                 for range in own.common(&ranges.others_within(within)).ranges() {
-                    self.discard((&volume, frame.volume), range.clone()).await?;
+                    self.discard((&volume, frame.volume), range.clone(), stamp).await?;
                 }
             }
             RangeState::Discarded => {
                 for range in ranges.ranges() {
-                    self.discard((&volume, frame.volume), range.clone()).await?;
+                    self.discard((&volume, frame.volume), range.clone(), stamp).await?;
                 }
             }
             RangeState::Zeroes => {
                 for range in ranges.ranges() {
-                    self.write_zeroes(&volume, range.clone()).await?;
+                    write_zeroes(&volume, range.clone(), stamp).await?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Discards get stamps of their own, below that of the pass: a checkpoint knows a discard by its stamp. If none are
+    /// Discards get stamps of their own, below that of the point: a checkpoint knows a discard by its stamp. If none are
     /// left, zeroes are written.
-    async fn discard(&self, (volume, id): (&Volume, VolumeId), blocks: Range<u64>) -> Result<(), PassFault> {
+    async fn discard(
+        &self,
+        (volume, id): (&Volume, VolumeId),
+        blocks: Range<u64>,
+        before: Stamp,
+    ) -> Result<(), PassFault> {
         let last = self.member.pool.last_stamp(VolumeKey::Id(id))?;
         let stamp = Stamp(last.0 + 1);
-        if stamp >= self.until {
-            return self.write_zeroes(volume, blocks).await;
+        if stamp >= before {
+            return write_zeroes(volume, blocks, before).await;
         }
         let count = BlockCount(blocks.end - blocks.start);
         volume.ensure_discard(BlockIndex(blocks.start), count, stamp).await.map_err(Error::Copy)?;
-        Ok(())
-    }
-
-    async fn write_zeroes(&self, volume: &Volume, blocks: Range<u64>) -> Result<(), PassFault> {
-        let zeroes = Arc::new(Buffer::zeroed(BLOCK_BYTES));
-        let mut first = blocks.start;
-        while first < blocks.end {
-            let count = ZEROES_AT_ONCE.min(blocks.end - first);
-            self.write(volume, first, vec![Arc::clone(&zeroes); count as usize]).await?;
-            first += count;
-        }
         Ok(())
     }
 
@@ -182,9 +251,28 @@ impl PassReceiver {
         };
         member.change(ended).await?;
         member.pool.delete_cut(&member.ids(), member.shown_cut()).await?;
+        // Both sides are alike, whatever was undone before.
+        member.pool.delete_rollback_points(&member.ids(), self.until).await?;
         member.meter.end_pass();
         Ok(self.until)
     }
+}
+
+async fn write(volume: &Volume, first: u64, data: Vec<Arc<Buffer>>, stamp: Stamp) -> Result<(), PassFault> {
+    let at = ByteOffset(first * BLOCK_BYTES as u64);
+    volume.ensure_write(at, &data, stamp).await.map_err(Error::Copy)?;
+    Ok(())
+}
+
+async fn write_zeroes(volume: &Volume, blocks: Range<u64>, stamp: Stamp) -> Result<(), PassFault> {
+    let zeroes = Arc::new(Buffer::zeroed(BLOCK_BYTES));
+    let mut first = blocks.start;
+    while first < blocks.end {
+        let count = ZEROES_AT_ONCE.min(blocks.end - first);
+        write(volume, first, vec![Arc::clone(&zeroes); count as usize], stamp).await?;
+        first += count;
+    }
+    Ok(())
 }
 
 fn bytes_of(blocks: &Range<u64>) -> (ByteOffset, ByteCount) {
@@ -205,17 +293,35 @@ async fn mapped(volume: &Volume, at: ByteOffset, length: ByteCount) -> Result<Bl
 }
 
 /// The blocks of a volume that a receiver needs beside what the sender changed: those that it changed itself above a
-/// stamp; and, if it has a history of its own, those it does not have, since it may have discarded them.
+/// stamp, also those that its rollbacks took back; and, if it has a history of its own, those it does not have, since it
+/// may have discarded them.
 pub(crate) async fn changed_ranges(
     pool: &Pool,
     (volume, cut): (VolumeId, SnapshotId),
     common: Stamp,
     has_history: bool,
 ) -> Result<BlockRanges, Error> {
-    let device = pool.volume(VolumeKey::Id(volume))?;
-    let size = device.size_bytes() / BLOCK_BYTES as u64;
+    let mut changed = changed_ranges_of(pool, (volume, cut), common, has_history).await?;
+    for rollback in pool.rollbacks_above(volume, common)? {
+        let undone = rollback.snapshot.snapshot;
+        let shared = pool.common_stamp(volume, undone, cut)?;
+        changed = changed.union(&changed_ranges_of(pool, (volume, undone), shared, true).await?);
+        changed = changed.union(&changed_ranges_of(pool, (volume, cut), shared, false).await?);
+    }
+    Ok(changed)
+}
+
+/// The blocks that were born on the way to a point above a stamp; and, if `with_holes`, those that it does not have.
+pub(super) async fn changed_ranges_of(
+    pool: &Pool,
+    (volume, point): (VolumeId, SnapshotId),
+    since: Stamp,
+    with_holes: bool,
+) -> Result<BlockRanges, Error> {
+    let device = pool.snapshot_device(VolumeKey::Id(volume), SnapshotKey::Id(point))?;
+    let size = device.geometry().size.0 / BLOCK_BYTES as u64;
     let mut walk =
-        pool.born_since(VolumeKey::Id(volume), common, SnapshotKey::Id(cut)).await?.in_small_steps();
+        pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(point)).await?.in_small_steps();
     let mut born = BlockRanges::default();
     let walked: Result<(), Error> = async {
         while let Some(ranges) = walk.next().await? {
@@ -228,9 +334,16 @@ pub(crate) async fn changed_ranges(
     .await;
     walk.end().await?;
     walked?;
-    if !has_history {
+    if !with_holes {
         return Ok(born);
     }
-    let (at, length) = bytes_of(&(0..size));
-    Ok(born.union(&mapped(&device, at, length).await?.others_within(0..size)))
+    let (mut at, mut mapped) = (0, BlockRanges::default());
+    while at < size {
+        let (from, length) = bytes_of(&(at..size));
+        let extents = device.extents(from, length).await.map_err(Error::Copy)?;
+        BlockRanges::mapped(at, &extents).ranges().iter().for_each(|range| mapped.push(range.clone()));
+        at += extents.iter().map(|extent| extent.length.0).sum::<u64>() / BLOCK_BYTES as u64;
+    }
+    // A larger volume may have had blocks behind this end, too.
+    Ok(born.union(&mapped.others_within(0..BLOCKS_END)))
 }

@@ -1,25 +1,36 @@
 //! The sending side of a pass.
 
-use super::{BlockRanges, block_ranges::blocks_of, pace::PassPace};
+use super::{
+    BlockRanges,
+    block_ranges::blocks_of,
+    pace::PassPace,
+    steps::{PassStep, kept_snapshots, steps_of, way_to},
+};
 use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{Introduction, TransferWay},
     cut::GroupCut,
     frame::{
         FRAME_BLOCKS_MAX, FrameBody, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
-        PassRangesFrame, RangeState, SentRange,
+        PassPointFrame, PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
     },
     member::GroupMember,
 };
 use array::{
     error::Error,
-    format::{BLOCK_BYTES, BlockCount, BlockIndex, SnapshotId, Stamp, VolumeId},
+    format::{BLOCK_BYTES, BlockCount, BlockIndex, SECTOR_BYTES, SnapshotId, Stamp, VolumeId},
     pool::{Difference, Pool, RangeChange, SnapshotKey, VolumeKey},
     volume::SnapshotDevice,
 };
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, World, crc32c::crc32c};
 
+/// Stamps that a receiver may use below that of a cut.
+const STAMPS_LEFT: u64 = 4096;
 /// Blocks of one list of what is mapped.
 const MAPPED_AT_ONCE: u64 = 16_384;
 
@@ -39,6 +50,8 @@ pub(crate) struct PassGoal {
     pub beside: BTreeMap<VolumeId, BlockRanges>,
     /// Hosts do not wait for it: it keeps to the plan of the group, and gives way to them.
     pub is_merge: bool,
+    /// Snapshots that the receiver has of each volume; `None` if they are all up to `since`.
+    pub receiver_has: Option<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
 }
 
 /// A pass that was sent; the receiver has not confirmed it yet.
@@ -70,7 +83,6 @@ impl From<Error> for PassEnd {
 struct PassSender<'p, C> {
     member: &'p GroupMember,
     channel: &'p C,
-    cut: SnapshotId,
     blocks: u64,
     digest: u64,
     world: &'p World,
@@ -87,8 +99,9 @@ pub(crate) async fn take_cut(
 ) -> Result<Stamp, Error> {
     let of_pass = receiver.unfinished.iter().map(|pass| pass.until.stamps()[0]).max();
     let above = receiver.has.stamps()[0].max(of_pass.unwrap_or_default());
-    // The receiver's own cuts take some.
-    member.pool.raise_stamps(Stamp(above.0 + 16));
+    // The receiver's own cuts take some, and so do its points between them.
+    member.pool.raise_stamps(Stamp(above.0 + STAMPS_LEFT));
+    member.pool.skip_stamps(STAMPS_LEFT);
     member.pool.take_cut(&member.ids(), cut).await
 }
 
@@ -110,7 +123,7 @@ pub(crate) async fn send(
     };
     channel.send(FrameBody::PassBegin(begin)).await?;
     let pace = goal.is_merge.then(|| PassPace::new(world, &member.pool));
-    let mut sender = PassSender { member, channel, cut: goal.cut, blocks: 0, digest: 0, world, pace };
+    let mut sender = PassSender { member, channel, blocks: 0, digest: 0, world, pace };
     for &volume in &member.volumes {
         sender.send_volume(volume, goal).await?;
     }
@@ -122,22 +135,35 @@ pub(crate) async fn send(
 /// Bytes of the blocks that a pass is about to send. Those that the receiver wants beside may be counted twice.
 async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Error> {
     let of = |range: &Range<u64>| range.end - range.start;
-    let beside = goal.beside.values().flat_map(|wanted| wanted.ranges());
-    let mut blocks: u64 = beside.map(of).sum();
+    let mut blocks = 0;
     for &volume in &member.volumes {
-        blocks += count_born_since(&member.pool, (volume, goal.cut), goal.since).await?;
+        if let Some(beside) = goal.beside.get(&volume) {
+            let size = member.pool.volume(VolumeKey::Id(volume))?.size_bytes() / BLOCK_BYTES as u64;
+            let mut within = BlockRanges::default();
+            within.push(0..size);
+            blocks += beside.common(&within).ranges().iter().map(of).sum::<u64>();
+        }
+        let mut before = goal.since;
+        for step in steps_of(&member.pool, volume, goal)? {
+            match count_born_since(&member.pool, (volume, step.point), before).await {
+                Ok(count) => (blocks, before) = (blocks + count, step.stamp),
+                // It was deleted meanwhile.
+                Err(_) if step.snapshot.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
     Ok(blocks * BLOCK_BYTES as u64)
 }
 
-/// Blocks with data in a cut of a volume that were born above a stamp.
+/// Blocks with data in a point of a volume that were born above a stamp.
 pub(crate) async fn count_born_since(
     pool: &Pool,
-    (volume, cut): (VolumeId, SnapshotId),
+    (volume, point): (VolumeId, SnapshotId),
     since: Stamp,
 ) -> Result<u64, Error> {
     let mut walk =
-        pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(cut)).await?.in_small_steps();
+        pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(point)).await?.in_small_steps();
     let counted = count_data(&mut walk).await;
     walk.end().await?;
     counted
@@ -153,17 +179,58 @@ async fn count_data(walk: &mut Difference) -> Result<u64, Error> {
 }
 
 impl<C: FrameChannel> PassSender<'_, C> {
+    /// Sends a volume: step by step, each snapshot that the receiver lacks, and then the cut.
     async fn send_volume(&mut self, volume: VolumeId, goal: &PassGoal) -> Result<(), PassEnd> {
-        let point = self.member.pool.snapshot_device(VolumeKey::Id(volume), SnapshotKey::Id(self.cut))?;
+        let pool = &self.member.pool;
+        let kept = kept_snapshots(pool, volume, goal.until)?;
+        self.channel.send(FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept })).await?;
+        let mut before = goal.since;
+        for step in steps_of(pool, volume, goal)? {
+            match self.send_step(volume, &step, (goal, before)).await {
+                Ok(since) => before = since,
+                // People deleted the snapshot meanwhile: the next step brings what belongs to it, too.
+                Err(PassEnd::Pool(_))
+                    if step.snapshot.is_some() && !pool.has_snapshot(volume, step.point) => {}
+                Err(end) => return Err(end),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a step. Returns the stamp up to which the receiver's state and that of the next point are one.
+    async fn send_step(
+        &mut self,
+        volume: VolumeId,
+        step: &PassStep,
+        (goal, before): (&PassGoal, Stamp),
+    ) -> Result<Stamp, PassEnd> {
+        let key = (VolumeKey::Id(volume), SnapshotKey::Id(step.point));
+        let point = self.member.pool.snapshot_device(key.0, key.1)?;
+        let way = way_to(&self.member.pool, (volume, step), (goal, before)).await?;
+        let sectors = point.geometry().size.0 / SECTOR_BYTES;
+        let snapshot = step.snapshot.as_ref().map(|taken| taken.snapshot);
+        let frame = PassPointFrame { volume, stamp: step.stamp, sectors, snapshot };
+        self.channel.send(FrameBody::PassPoint(frame)).await?;
         let mapped = self.send_mapped(volume, &point).await?;
-        let key = (VolumeKey::Id(volume), SnapshotKey::Id(self.cut));
-        let mut walk = self.member.pool.born_since(key.0, goal.since, key.1).await?.in_small_steps();
-        let sent = match goal.beside.get(&volume) {
-            None => self.send_born(volume, &point, &mut walk).await,
-            Some(beside) => self.send_born_and(volume, &point, (&mut walk, &beside.common(&mapped))).await,
+        let mut walk = self.member.pool.born_since(key.0, way.since, key.1).await?.in_small_steps();
+        let beside = goal.beside.get(&volume).map_or(way.undone.clone(), |beside| beside.union(&way.undone));
+        let sent = match beside.ranges().is_empty() {
+            true => self.send_born(volume, &point, &mut walk).await,
+            false => self.send_born_and(volume, &point, (&mut walk, &beside.common(&mapped))).await,
         };
         walk.end().await?;
-        sent
+        sent?;
+        match step.snapshot.clone() {
+            Some(taken) if self.member.pool.has_snapshot(volume, step.point) => {
+                self.channel.send(FrameBody::PassSnapshot(PassSnapshotFrame { taken })).await?;
+                Ok(if step.goes_back { way.since } else { step.stamp })
+            }
+            Some(_) => Err(PassEnd::Pool(Error::NoSnapshot {
+                volume: volume.to_string(),
+                snapshot: step.point.to_string(),
+            })),
+            None => Ok(step.stamp),
+        }
     }
 
     /// Sends blocks as the walk finds them.

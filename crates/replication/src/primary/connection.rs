@@ -78,6 +78,7 @@ impl PrimaryGroup {
     /// end: nobody would know which role was recorded.
     pub async fn run(&self, channel: &impl FrameChannel) -> PrimaryEnd {
         self.session.borrow_mut().note_connected();
+        self.peer_snapshots.borrow_mut().clear();
         let end = match self.begin_channel(channel).await {
             Ok(agreement) => {
                 self.verify_desk.begin_channel(channel.version());
@@ -252,6 +253,19 @@ impl PrimaryGroup {
                 frame @ (FrameBody::VerifyReady(_) | FrameBody::VerifyDigests(_)) => {
                     self.take_verify_reply(frame);
                     Ok(())
+                }
+                FrameBody::PassSnapshots(frame)
+                    if self.session.borrow().state() != SessionState::Fetching =>
+                {
+                    match self.member.volumes.contains(&frame.volume) {
+                        true => {
+                            self.note_peer_snapshots(frame);
+                            Ok(())
+                        }
+                        false => {
+                            Err(PassFault::Frame("snapshots of a volume that is not in the group".into()))
+                        }
+                    }
                 }
                 FrameBody::TakenOver(taken) => match self.check_taken_over(taken) {
                     Ok(end) => return end,

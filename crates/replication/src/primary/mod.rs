@@ -16,6 +16,7 @@ mod hand_over;
 mod merge_turn;
 mod passes;
 mod right;
+mod rows;
 mod stream;
 mod suspending;
 mod unconfirmed_blocks;
@@ -32,24 +33,27 @@ use verifying::VerifyDesk;
 use crate::{
     connect::SiteRole,
     cut::GroupCut,
+    frame::SentChange,
     held_answers::HeldAnswers,
     member::GroupMember,
     outbox::{Outbox, WaitingRecord},
     planted::{self, ReplicationBug},
-    sent_changes::{bytes_of, changes_of, goes_on},
+    sent_changes::{bytes_of, changes_of, goes_on, is_of_rows},
     session::{AnswerRule, GroupSession, ReplicationMode, SessionDemand},
     taken_records::TakenRecords,
 };
 use array::{
     error::Error,
-    format::Stamp,
+    format::{SnapshotId, Stamp, VolumeId},
     pool::{AnswerHold, DeliveredRecord, LogPin, LogSubscriber, LogSubscription, ReadGate},
 };
 use futures_util::future::{Either, select};
 use std::{
     cell::{Cell, OnceCell, Ref, RefCell},
+    collections::{BTreeMap, BTreeSet},
     pin::pin,
     rc::{Rc, Weak},
+    sync::Arc,
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -86,6 +90,12 @@ pub struct PrimaryGroup {
     unconfirmed: RefCell<UnconfirmedBlocks>,
     verify_desk: VerifyDesk,
     begun_at: Moment,
+    /// Snapshots that the peer of the channel has of each volume, once it has named them.
+    peer_snapshots: RefCell<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
+    /// Points that rollbacks left may be there.
+    has_rollbacks: Cell<bool>,
+    /// Held while a pass is sent.
+    passing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The part of the log that may still be sent.
@@ -144,6 +154,9 @@ impl PrimaryGroup {
             unconfirmed: RefCell::default(),
             verify_desk: VerifyDesk::default(),
             begun_at: world.now(),
+            peer_snapshots: RefCell::default(),
+            has_rollbacks: Cell::new(true),
+            passing: Arc::default(),
         });
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
@@ -261,6 +274,7 @@ impl PrimaryGroup {
             }
         }
         self.note_room().await?;
+        self.delete_passed_rollbacks()?;
         self.release();
         Ok(())
     }
@@ -324,7 +338,13 @@ impl PrimaryGroup {
         if self.is_fetching() {
             return;
         }
-        let changes = changes_of(record, &self.member.volumes);
+        let mut changes = changes_of(record, &self.member.volumes);
+        let last = self.taken.borrow().last();
+        // A row that was written again is no command.
+        changes.retain(|(stamp, change)| *stamp > last || !is_of_rows(change));
+        if changes.iter().any(|(_, change)| matches!(change, SentChange::RollBack { .. })) {
+            self.has_rollbacks.set(true);
+        }
         if let Some((stamp, _)) = changes.last() {
             self.recorded.set(*stamp);
             self.held.borrow_mut().hold(*stamp, hold);

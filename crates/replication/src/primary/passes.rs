@@ -29,6 +29,10 @@ impl PrimaryGroup {
         while wanted.is_expected && !wanted.is_complete.get() {
             self.changed.notified().await;
         }
+        while self.peer_snapshots.borrow().len() < self.member.volumes.len() {
+            self.changed.notified().await;
+        }
+        let _passing = self.passing.lock().await;
         self.member.pool.delete_other_cuts(&self.member.ids(), self.member.shown_cut()).await?;
         let begun = self.world.now();
         // Records behind the cut are streamed from here on.
@@ -46,6 +50,7 @@ impl PrimaryGroup {
             }),
             beside: wanted.ranges.take(),
             is_merge: true,
+            receiver_has: Some(self.peer_snapshots.borrow().clone()),
         };
         if goal.since == Stamp(0) {
             self.member.meter.set_first_copy_lacking(true);

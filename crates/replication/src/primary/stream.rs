@@ -7,7 +7,7 @@ use crate::{
     outbox::WaitingRecord,
     planted::{self, ReplicationBug},
     record_log::RecordLog,
-    sent_changes::{StreamOrder, bytes_of},
+    sent_changes::{StreamOrder, bytes_of, is_of_rows},
     session::SessionState,
 };
 use array::{
@@ -18,23 +18,27 @@ use std::{mem, rc::Rc};
 
 /// Changes of one frame at most; the body has a few dozen bytes for each.
 const FRAME_CHANGES_MAX: usize = 4096;
+/// Changes of rows of one frame at most: a snapshot has up to 3 KiB.
+const FRAME_ROWS_MAX: usize = 64;
 
 /// Changes that go into the next frame. Invariant: they fit into one.
 #[derive(Default)]
 struct FrameDraft {
     changes: Vec<(Stamp, SentChange)>,
     blocks: usize,
+    rows: usize,
     goes_on: bool,
 }
 
 impl FrameDraft {
     fn has_room(&self) -> bool {
-        self.changes.len() < FRAME_CHANGES_MAX && self.blocks < FRAME_BLOCKS_MAX
+        self.changes.len() < FRAME_CHANGES_MAX && self.blocks < FRAME_BLOCKS_MAX && self.rows < FRAME_ROWS_MAX
     }
 
     fn push(&mut self, stamp: Stamp, change: SentChange) {
         assert!(self.has_room(), "a frame that is full is sent");
         self.blocks += usize::from(matches!(change, SentChange::Write { .. }));
+        self.rows += usize::from(is_of_rows(&change));
         self.changes.push((stamp, change));
     }
 }
@@ -60,6 +64,13 @@ impl<C: FrameChannel> StreamSender<'_, C> {
             if !self.order.admit(stamp, &change) {
                 continue;
             }
+            if self.group.is_left_to_pass(&change) {
+                self.group.session.borrow_mut().note_log_lost(self.group.world.now());
+                // Everything that was added before is whole: this is another command.
+                self.draft.goes_on = false;
+                return Ok(());
+            }
+            self.group.note_sent_rows(&change);
             if !self.draft.has_room() {
                 self.draft.goes_on = self.draft.changes.last().is_some_and(|(last, _)| *last == stamp);
                 self.flush().await?;

@@ -20,6 +20,10 @@ impl UnconfirmedBlocks {
                 SentChange::Write { volume, block, .. } => (*volume, block.0, 1),
                 SentChange::Zeroes { volume, first, count }
                 | SentChange::Discard { volume, first, count } => (*volume, first.0, count.0),
+                // Any of its blocks may be another one at the other side.
+                SentChange::Resize { volume, .. } | SentChange::RollBack { volume, .. } => {
+                    (*volume, 0, u64::MAX)
+                }
                 _ => continue,
             };
             match self.0.back_mut() {

@@ -7,6 +7,7 @@
 //! Invariant: commands leave the queue in the order in which they were begun, each once it is stable with all before it;
 //! after one that failed none counts as stable.
 
+use super::rows;
 use crate::{
     frame::SentChange,
     planted::{self, ReplicationBug},
@@ -20,26 +21,28 @@ use array::{
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    future::poll_fn,
+    future::{poll_fn, ready},
     task::{Context, Poll},
 };
 use tokio::sync::Notify;
 use world::{ByteOffset, IoResult, LocalFuture};
 
-/// Changes of one command that go into the log together: adjacent blocks, or a range.
+/// Changes of one command that go into the log together.
 pub(super) struct CommandPart {
-    volume: VolumeId,
     pub stamp: Stamp,
-    content: GivenContent,
+    change: PartChange,
+}
+
+enum PartChange {
+    /// Adjacent blocks, or a range.
+    Content(VolumeId, GivenContent),
+    /// A whole command.
+    Rows(SentChange),
 }
 
 impl CommandPart {
     /// The parts of a record's commands, in order.
-    ///
-    /// # Errors
-    ///
-    /// A change that a replica does not follow yet.
-    pub fn all_of(changes: Vec<(Stamp, SentChange)>) -> Result<Vec<Self>> {
+    pub fn all_of(changes: Vec<(Stamp, SentChange)>) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
         for (stamp, change) in changes {
             let (volume, content) = match change {
@@ -55,17 +58,18 @@ impl CommandPart {
                 }
                 SentChange::Discard { volume, first, count } => (volume, GivenContent::Discard(first, count)),
                 SentChange::Zeroes { volume, first, count } => (volume, GivenContent::Zeroes(first, count)),
-                SentChange::Resize { .. }
+                rows @ (SentChange::Resize { .. }
                 | SentChange::Snapshot(_)
-                | SentChange::SnapshotDeleted(_)
+                | SentChange::SnapshotDeleted { .. }
                 | SentChange::RollBack { .. }
-                | SentChange::VolumeDeleted { .. } => {
-                    return Err(Error::NotYet("this change, in a replica"));
+                | SentChange::VolumeDeleted { .. }) => {
+                    parts.push(Self { stamp, change: PartChange::Rows(rows) });
+                    continue;
                 }
             };
-            parts.push(Self { volume, stamp, content });
+            parts.push(Self { stamp, change: PartChange::Content(volume, content) });
         }
-        Ok(parts)
+        parts
     }
 
     /// The blocks of this write, if a block at `at` is the next one of it.
@@ -75,19 +79,36 @@ impl CommandPart {
         stamp: Stamp,
         at: ByteOffset,
     ) -> Option<&mut Vec<std::sync::Arc<world::Buffer>>> {
-        let GivenContent::Write(from, blocks) = &mut self.content else { return None };
+        let PartChange::Content(of, GivenContent::Write(from, blocks)) = &mut self.change else {
+            return None;
+        };
         let end = from.0 + (blocks.len() * BLOCK_BYTES) as u64;
-        (self.volume == volume && self.stamp == stamp && end == at.0).then_some(blocks)
+        (*of == volume && self.stamp == stamp && end == at.0).then_some(blocks)
     }
 
-    /// Begins to put the part into the pool's log, and returns at once.
+    /// True if it changes rows. Such a part is begun when everything before it is stable: it is applied to what is there.
+    pub fn is_of_rows(&self) -> bool {
+        matches!(self.change, PartChange::Rows(_))
+    }
+
+    /// Begins to put the part into the pool's log, and returns at once. One that changes rows is stable when this returns;
+    /// then there is nothing to enter the queue.
     ///
     /// # Errors
     ///
-    /// The volume is not there.
-    pub async fn begin(self, pool: &Pool) -> Result<(QueueEntry, LocalFuture<IoResult<()>>)> {
-        let volume = pool.volume(VolumeKey::Id(self.volume))?;
-        Ok(volume.begin_given(self.content, self.stamp).await)
+    /// The volume is not there; or rows cannot be changed so.
+    pub async fn begin(self, pool: &Pool) -> Result<(Option<QueueEntry>, LocalFuture<IoResult<()>>)> {
+        match self.change {
+            PartChange::Content(volume, content) => {
+                let volume = pool.volume(VolumeKey::Id(volume))?;
+                let (entry, done) = volume.begin_given(content, self.stamp).await;
+                Ok((Some(entry), done))
+            }
+            PartChange::Rows(change) => {
+                rows::apply(pool, change, self.stamp).await?;
+                Ok((None, Box::pin(ready(Ok(())))))
+            }
+        }
     }
 }
 

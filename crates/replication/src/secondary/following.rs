@@ -9,15 +9,15 @@ use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{ConnectFinding, ConnectOutcome, SiteRole, Transfer, TransferWay, WayBack},
     exchange::{Agreement, agree, names_changed, receive, refuse},
-    frame::{ChangedRangesFrame, FrameBody, RecordFrame, RefusalCode, SentRange},
+    frame::{ChangedRangesFrame, FrameBody, PassSnapshotsFrame, RecordFrame, RefusalCode, SentRange},
     lineage::{Lineage, Side},
-    pass::{PassFault, PassGoal, PassInbox, before, changed_ranges, send, take_cut},
+    pass::{PassFault, PassGoal, PassInbox, before, changed_ranges, kept_snapshots, send, take_cut},
     planted::{self, ReplicationBug},
     sent_changes::bytes_of,
 };
 use array::{
     error::Error,
-    format::{EpochId, SnapshotId, Stamp, WallNanoseconds},
+    format::{EpochId, SnapshotId, Stamp, VolumeId, WallNanoseconds},
 };
 use futures_util::future::{Either, select};
 use std::{collections::BTreeMap, convert::Infallible, pin::pin};
@@ -97,12 +97,20 @@ impl SecondaryGroup {
         }
         self.begin_history(&agreement.outcome);
         self.delete_verify_cut().await?;
+        if let Some(common) = &agreement.outcome.common {
+            // Both sides have what rollbacks undid up to there.
+            let until = before(before(common.cut.stamps()[0]));
+            self.member.pool.delete_rollback_points(&self.member.ids(), until).await?;
+        }
         let preparing = self.applying.lock().await;
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
                 self.give_back(channel, &agreement, transfer).await?
             }
-            transfer => self.name_changed(channel, &agreement, transfer).await?,
+            transfer => {
+                self.name_changed(channel, &agreement, transfer).await?;
+                self.name_snapshots(channel).await?;
+            }
         }
         drop(preparing);
         let mut pass = PassInbox::default();
@@ -158,6 +166,7 @@ impl SecondaryGroup {
                         self.is_within_command.set(false);
                         self.begun_until.set((has, false));
                         self.is_of_history.set(true);
+                        self.name_snapshots(channel).await?;
                         self.confirm(channel).await?;
                         Ok(())
                     }
@@ -218,25 +227,61 @@ impl SecondaryGroup {
         }
         // It shows what this side has of its own, also while a pass is not finished.
         let (member, cut) = (&self.member, self.member.shown_cut());
+        if transfer.is_none() && !member.is_in_pass() {
+            return self.name_last_command(channel, before(common)).await;
+        }
         if !member.is_in_pass() {
             member.pool.take_cut_of_replica(&member.ids(), cut).await?;
         }
         if forks {
+            for &volume in &member.volumes {
+                member.pool.keep_snapshots_of_fork(volume, common).await?;
+            }
             let now = u64::try_from(self.world.wall().seconds).unwrap_or(0);
             forks::keep(member, (cut, self.has.get()), (common, now)).await?;
         }
-        self.send_changed(channel, (cut, before(common)), forks).await
+        let points = member.volumes.iter().map(|&volume| (volume, cut)).collect();
+        self.send_changed(channel, (&points, before(common)), forks).await
+    }
+
+    /// Names the blocks of the command in doubt, although the stream may go on with it: no stamp of one that is still to
+    /// come is taken, and no point stays.
+    async fn name_last_command(&self, channel: &impl FrameChannel, since: Stamp) -> Result<(), SecondaryEnd> {
+        let (pool, cut) = (&self.member.pool, self.member.shown_cut());
+        let mut points = BTreeMap::new();
+        for &volume in &self.member.volumes {
+            let point = match pool.point_at_present(volume) {
+                Some(point) => point,
+                None => {
+                    pool.take_cut_of_following_replica(&[volume], cut).await?;
+                    cut
+                }
+            };
+            points.insert(volume, point);
+        }
+        let sent = self.send_changed(channel, (&points, since), false).await;
+        pool.delete_cut(&self.member.ids(), cut).await?;
+        sent
+    }
+
+    /// Names the snapshots that this side has of the primary's.
+    async fn name_snapshots(&self, channel: &impl FrameChannel) -> Result<(), SecondaryEnd> {
+        for &volume in &self.member.volumes {
+            let kept = kept_snapshots(&self.member.pool, volume, Stamp(u64::MAX))?;
+            channel.send(FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept })).await?;
+        }
+        Ok(())
     }
 
     async fn send_changed(
         &self,
         channel: &impl FrameChannel,
-        (cut, since): (SnapshotId, Stamp),
+        (points, since): (&BTreeMap<VolumeId, SnapshotId>, Stamp),
         forks: bool,
     ) -> Result<(), SecondaryEnd> {
         let ids = self.member.ids();
         for (index, &volume) in ids.iter().enumerate() {
-            let changed = changed_ranges(&self.member.pool, (volume, cut), since, forks).await?;
+            let changed = changed_ranges(&self.member.pool, (volume, points[&volume]), since, forks).await?;
             let sent = changed.sent();
             let mut parts: Vec<&[SentRange]> = sent.chunks(RANGES_AT_ONCE).collect();
             if parts.is_empty() {
@@ -269,7 +314,8 @@ impl SecondaryGroup {
         self.begun_until.set((until, self.is_in_doubt.get()));
         let since = before(transfer.since.stamps()[0]);
         let way = TransferWay::BornSince;
-        let goal = PassGoal { cut, number: 1, since, until, way, beside: BTreeMap::new(), is_merge: false };
+        let (beside, receiver_has) = (BTreeMap::new(), None);
+        let goal = PassGoal { cut, number: 1, since, until, way, beside, receiver_has, is_merge: false };
         let sent = send((&self.world, member), channel, &goal).await;
         member.pool.delete_cut(&member.ids(), cut).await?;
         match sent {
@@ -334,10 +380,13 @@ impl SecondaryGroup {
         let bytes = changes.iter().map(|(_, change)| bytes_of(change)).sum();
         // If it fails, some of the changes may be here.
         self.is_within_command.set(true);
-        let mut parts = CommandPart::all_of(changes)?.into_iter().peekable();
+        let mut parts = CommandPart::all_of(changes).into_iter().peekable();
         while let Some(part) = parts.next() {
             let stamp = part.stamp;
             let is_end = parts.peek().map_or(!goes_on, |next| next.stamp > stamp);
+            if part.is_of_rows() {
+                self.begun.emptied().await;
+            }
             let (entry, done) = part.begin(&self.member.pool).await?;
             let told = parts.peek().is_none().then_some((accepted_at, told));
             // It is noted as begun before anything awaits: a channel that ends now waits for it.
@@ -345,7 +394,9 @@ impl SecondaryGroup {
             if is_end {
                 self.begun_until.set((stamp, false));
             }
-            if !entry.is_entered().await {
+            if let Some(entry) = entry
+                && !entry.is_entered().await
+            {
                 // It was there, or it has failed; then this channel ends.
                 self.begun.emptied().await;
             }

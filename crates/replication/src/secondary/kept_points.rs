@@ -15,8 +15,8 @@ use array::{
     pool::{NewSnapshot, VolumeKey},
 };
 
-/// Names of points end with a number.
-const NAME_BEGIN: &str = "replica-";
+/// Names of points end with a number. People give no name with a `~`, so a pass never brings one of these.
+const NAME_BEGIN: &str = "replica~";
 /// Difference of the second half of a point's identity from that of its group.
 const POINT_MARK: [u8; 8] = *b"kept pt.";
 

@@ -15,6 +15,7 @@ pub(crate) mod forks;
 mod kept_points;
 mod loss_bound;
 mod right;
+mod rows;
 mod shown_clones;
 mod take_over;
 mod verifying;

@@ -11,10 +11,11 @@ use replication::{
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
         FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, LinkTestFrame,
-        PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassRangesFrame, RangeState,
-        ReceiptFrame, RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot,
-        SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame, TestOrderFrame, VerifyCutFrame,
-        VerifyDigestsFrame, VerifyEndFrame, VerifyRangeFrame, VerifyReadyFrame, VersionRange, WordFrame,
+        PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame,
+        PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, ReceiptFrame, RecordFrame,
+        RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, SiteMessageFrame, TakenOverFrame,
+        TestCountFrame, TestDataFrame, TestOrderFrame, VerifyCutFrame, VerifyDigestsFrame, VerifyEndFrame,
+        VerifyRangeFrame, VerifyReadyFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
 };
@@ -70,7 +71,7 @@ fn record() -> RecordFrame {
         (3, SentChange::Discard { volume, first, count }),
         (4, SentChange::Resize { volume, sectors: 1 << 20 }),
         (5, SentChange::Snapshot(taken)),
-        (6, SentChange::SnapshotDeleted(snapshot)),
+        (6, SentChange::SnapshotDeleted { snapshot, volumes: vec![volume] }),
         (7, SentChange::RollBack { volume, snapshot, left: VolumeId([5; 16]) }),
         (8, SentChange::VolumeDeleted { volume }),
     ];
@@ -135,6 +136,13 @@ pub fn examples() -> Vec<Frame> {
         within: range(0, 1 << 20),
         ranges: ranges.clone(),
     };
+    let snapshot_of_pass = SentSnapshot {
+        snapshot: SnapshotId([4; 16]),
+        created_at: WallNanoseconds(5),
+        name: "weekly".to_owned(),
+        note: Vec::new(),
+        volumes: vec![volume],
+    };
     let bodies = vec![
         FrameBody::Hello(hello),
         FrameBody::Refusal(refusal.clone()),
@@ -158,6 +166,15 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::PassBegin(begin),
         FrameBody::PassBlocks(PassBlocksFrame { volume, blocks }),
         FrameBody::PassRanges(ranges_frame),
+        FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept: vec![SnapshotId([4; 16])] }),
+        FrameBody::PassPoint(PassPointFrame { volume, stamp: Stamp(9), sectors: 1 << 20, snapshot: None }),
+        FrameBody::PassPoint(PassPointFrame {
+            volume,
+            stamp: Stamp(8),
+            sectors: 1 << 20,
+            snapshot: Some(SnapshotId([4; 16])),
+        }),
+        FrameBody::PassSnapshot(PassSnapshotFrame { taken: snapshot_of_pass }),
         FrameBody::PassEnd(PassEndFrame { number: 3, blocks: 2, digest: 5 }),
         FrameBody::ChangedRanges(ChangedRangesFrame { volume, ranges, is_last: true }),
         FrameBody::HandOver(HandOverFrame { cut: cut([900, 40]), fence: Fence(8) }),

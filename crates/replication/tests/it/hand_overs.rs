@@ -150,7 +150,7 @@ async fn hand_over_at(line: LineEnd, cut: Stamp, fence: Fence, role: SiteRole) -
     line.send(FrameBody::HandOver(frame)).await.unwrap();
     loop {
         match line.receive().await.unwrap() {
-            FrameBody::ChangedRanges(_) => {}
+            FrameBody::ChangedRanges(_) | FrameBody::PassSnapshots(_) => {}
             frame => return frame,
         }
     }

@@ -1,7 +1,10 @@
 //! A site with its group, in whatever role it has: hosts write while it is primary, and its owner promotes it, hands the
 //! group over, or gives its history up.
 
-use crate::sites::{HostLedger, LineEnd, Site, Stop, WRITERS, volumes_of};
+use crate::{
+    row_ledger::RowLedger,
+    sites::{HostLedger, LineEnd, Site, Stop, WRITERS, volumes_of},
+};
 use array::format::{EpochId, Fence, WallNanoseconds};
 use futures_util::future::{Either, select};
 use replication::{
@@ -108,7 +111,12 @@ impl LivingSite {
         self.hands_over.set(false);
         self.is_lossless.set(false);
         let (own, ledger) = (Rc::clone(self), Rc::clone(ledger));
-        self.site.node.start(move |world| async move { own.live(world, mode, ledger, taken).await });
+        self.site.node.start(move |world| async move {
+            if let Some(rows) = ledger.rows.clone() {
+                drop(world.spawn("comparison of snapshots", compare(world.clone(), Rc::clone(&own), rows)));
+            }
+            own.live(world, mode, ledger, taken).await
+        });
     }
 
     async fn live(
@@ -122,7 +130,13 @@ impl LivingSite {
         let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
         let mut is_in_doubt = true;
         loop {
-            let more = match member.state().role {
+            let role = member.state().role;
+            let ids = member.ids();
+            if ledger.rows.is_some() {
+                // As the daemon does it.
+                member.pool().set_replica(&ids, role == SiteRole::Secondary).await.unwrap();
+            }
+            let more = match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
                     *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
@@ -149,7 +163,7 @@ impl LivingSite {
                     *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
                     let more = self.follow(&world, &group, &mut orders).await;
                     (has, returns) = (group.has(), false);
-                    if self.is_lossless.take() {
+                    if self.is_lossless.take() && ledger.rows.is_none() {
                         ledger.check_nothing_lost(&volumes_of(member.pool())).await;
                     }
                     more
@@ -179,6 +193,18 @@ impl LivingSite {
     }
 }
 
+/// Compares snapshots of a secondary with those that were taken, again and again.
+async fn compare(world: World, site: Rc<LivingSite>, rows: Rc<RowLedger>) {
+    let mut random = world.random("snapshots to compare");
+    loop {
+        world.sleep(Duration::from_millis(60)).await;
+        let running = site.running.borrow().clone();
+        if let Some(Running::Secondary(group)) = running {
+            rows.check_snapshots(group.member().pool(), Some(&mut random)).await;
+        }
+    }
+}
+
 /// Hosts write once the primary serves.
 async fn serve(world: World, group: Rc<PrimaryGroup>, hosts: Rc<Hosts>, ledger: Rc<HostLedger>) {
     let (begins, stop) = (world.now(), &hosts.stop);
@@ -187,6 +213,14 @@ async fn serve(world: World, group: Rc<PrimaryGroup>, hosts: Rc<Hosts>, ledger: 
             return;
         }
         world.sleep(Duration::from_millis(1)).await;
+    }
+    if let Some(rows) = ledger.rows.clone() {
+        let (pool, random) = (Rc::clone(group.member().pool()), world.random(&format!("rows {begins:?}")));
+        drop(group);
+        hosts.have_begun.set(true);
+        let work = rows.work((world.clone(), Rc::clone(stop), Rc::clone(&ledger)), pool, random);
+        drop(world.spawn("host of rows", work));
+        return;
     }
     let volumes = volumes_of(group.member().pool());
     // Hosts go on from the state that a crash or a failover left.
@@ -310,8 +344,9 @@ impl LivingSite {
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     self.loss_bound.set(group.loss_bound(WallNanoseconds::of(world.wall())));
                     let fence = Fence(group.member().state().fence.0 + 1);
-                    if group.promote(EpochId(epoch), fence).await.is_ok() {
-                        return true;
+                    match group.promote(EpochId(epoch), fence).await {
+                        Ok(_) => return true,
+                        Err(error) => println!("note: not promoted: {error}"),
                     }
                 }
                 SiteOrder::Yield => group.member().yield_to_peer().await.unwrap(),

@@ -17,6 +17,7 @@ mod lives;
 mod living_site;
 mod periodic;
 mod record_bytes;
+mod row_ledger;
 mod seeds;
 mod session;
 mod silent_peers;

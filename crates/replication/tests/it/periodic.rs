@@ -32,7 +32,7 @@ type SeenPoints = BTreeMap<u64, Vec<Vec<u8>>>;
 /// Numbers of the points that a volume has.
 fn points_of(side: &RunningSecondary, volume: VolumeId) -> Vec<u64> {
     let snapshots = side.pool.snapshots(VolumeKey::Id(volume)).unwrap();
-    let number = |name: &str| name.strip_prefix("replica-").map(|number| number.parse().unwrap());
+    let number = |name: &str| name.strip_prefix("replica~").map(|number| number.parse().unwrap());
     snapshots.iter().filter_map(|found| number(&found.name)).collect()
 }
 
@@ -50,7 +50,7 @@ async fn check_points(pair: &Pair, seen: &mut SeenPoints) {
         };
         let clones: Vec<_> = (0..).zip(volume_ids()).map(clone).collect();
         for (volume, clone) in &clones {
-            let point = format!("replica-{number}");
+            let point = format!("replica~{number}");
             let at = Some(SnapshotKey::Name(&point));
             side.pool.clone_volume(VolumeKey::Id(*volume), at, clone).await.unwrap();
         }

@@ -1,5 +1,6 @@
 //! Two sites in simulated time, each a node with a pool, and a line between them.
 
+use crate::row_ledger::RowLedger;
 use array::{
     error::Error,
     format::{
@@ -206,6 +207,10 @@ impl Site {
             let new = NewVolume { name: name.to_owned(), volume, size_bytes: VOLUME_BYTES, setting };
             pool.create_volume(&new).await.unwrap();
         }
+        // The pool knows that they are in a DR group.
+        let volumes = VOLUMES.iter().flat_map(|volume| volume.0);
+        let record = (VOLUMES.len() as u16).to_le_bytes().into_iter().chain(volumes).collect();
+        pool.put_replication_record(GROUP, record).await.unwrap();
         pool.close().await.unwrap();
     }
 
@@ -250,6 +255,8 @@ pub struct HostLedger {
     /// Times of the answers of each writer, by the clock of its site, with the number of answered commands.
     pub answer_times: RefCell<Vec<Vec<(WallNanoseconds, usize)>>>,
     pub is_over: Cell<bool>,
+    /// One host that changes sizes and takes snapshots, too, instead of the writers.
+    pub rows: Option<Rc<RowLedger>>,
     number_next: Numbers,
 }
 
@@ -271,7 +278,11 @@ fn number_of(block: &[u8]) -> (u64, u64) {
 
 impl HostLedger {
     pub fn new() -> Rc<Self> {
-        let ledger = Self::default();
+        Self::of(None)
+    }
+
+    pub fn of(rows: Option<Rc<RowLedger>>) -> Rc<Self> {
+        let ledger = Self { rows, ..Self::default() };
         *ledger.begun.borrow_mut() = vec![Vec::new(); WRITERS];
         *ledger.answered.borrow_mut() = vec![0; WRITERS];
         *ledger.answer_times.borrow_mut() = vec![Vec::new(); WRITERS];
@@ -435,7 +446,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    fn begin_writing(&self) -> Rc<()> {
+    pub fn begin_writing(&self) -> Rc<()> {
         Rc::clone(&self.writers)
     }
 
@@ -449,7 +460,7 @@ impl Stop {
         self.changed.notify_waiters();
     }
 
-    async fn stopped(&self) {
+    pub async fn stopped(&self) {
         let changed = self.changed.notified();
         if !self.is_set.get() {
             changed.await;

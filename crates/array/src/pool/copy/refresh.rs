@@ -139,20 +139,20 @@ impl Pool {
     pub(in super::super) async fn take_back(&self, incomplete: &str, snapshot: &str) -> Result<()> {
         let goal = RollbackGoal::Snapshot(SnapshotKey::from(snapshot));
         let volume = self.volume_row(self.number_of(VolumeKey::from(incomplete))?).volume;
-        // An earlier attempt may have ended right here.
-        self.delete_left(incomplete).await?;
         let left = IdSeed(volume.0).volume_of(volume);
+        // An earlier attempt may have ended right here.
+        self.delete_left(left).await?;
         let how = (None, RollbackStamp::Without);
         self.roll_back_as(VolumeKey::from(incomplete), goal, left, how).await?;
-        self.delete_left(incomplete).await
+        self.delete_left(left).await
     }
 
-    /// Deletes what rollbacks of a volume left.
-    async fn delete_left(&self, volume: &str) -> Result<()> {
-        for info in self.volumes().into_iter().filter(|info| info.left_by.as_deref() == Some(volume)) {
-            self.delete_volume(&info.name, true).await?;
+    /// Deletes the volume that a rollback left, if it is there. Not those that people's rollbacks left; of a replica, too.
+    async fn delete_left(&self, left: VolumeId) -> Result<()> {
+        match self.volumes().iter().any(|info| info.volume == left && info.left_by.is_some()) {
+            true => self.delete_volume_of_any(VolumeKey::Id(left), true).await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Applies the difference of two snapshots of the source. Returns the bytes that were copied and discarded.
