@@ -268,6 +268,11 @@ impl PoolEventLog {
         }
     }
 
+    /// True if the loss of a drive was reported.
+    pub fn is_lost(&self, member: MemberIndex) -> bool {
+        self.lost.borrow().contains(&member)
+    }
+
     /// Reports the failure of a task, unless it was reported already, or is due to a drive whose loss was
     /// reported.
     pub fn report_failure(&self, task: BackgroundTask, error: &Error, is_retried: bool) {

@@ -209,12 +209,15 @@ impl Health {
             return;
         }
         let are_fewer = health.members.is_empty() || health.members.iter().any(|one| !members.contains(one));
+        // Who heard of it waits for the end, and all copies may have been made before this look.
+        let is_lost = |one: &MemberIndex| !members.contains(one) && self.shared.events.is_lost(*one);
+        let has_lost = health.members.iter().any(is_lost);
         let redundancy = self.shared.redundancy();
         let lacks_copies = redundancy.segments > 0;
         let loses_raid0 = redundancy.lost_raid0_segments > health.lost_raid0_segments;
         if (lacks_copies && are_fewer) || loses_raid0 {
             self.shared.events.report(EventKind::RedundancyLoss(redundancy));
-        } else if health.lacks_copies && !lacks_copies {
+        } else if !lacks_copies && (health.lacks_copies || has_lost) {
             self.shared.events.report(EventKind::FullRedundancy(redundancy));
         }
         health.members = members;

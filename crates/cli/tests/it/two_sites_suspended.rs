@@ -67,8 +67,10 @@ fn groups_are_suspended_over_a_restart_and_merge_in_turns_at_a_rate() {
     until("it is suspended again", || is(&boston, "sg1", "primary", "suspended"));
     boston.io(&["read -P 17 0 16M", "write -P 19 16M 4M"]);
     assert_eq!(row(&denver, "sg1")["received_bytes"], received);
-    let said = boston.bench.run(&["event", "conditions", "--state", "state"]).stdout;
-    assert!(said.contains("sg1 is not copied since") && said.contains("a person suspended it"), "{said}");
+    until("the condition is open again", || {
+        let said = boston.bench.run(&["event", "conditions", "--state", "state"]).stdout;
+        said.contains("sg1 is not copied since") && said.contains("a person suspended it")
+    });
 
     let begun = Instant::now();
     boston.verb("dr resume --all --merge staggered=1 --rate 4MB/s");
