@@ -183,6 +183,10 @@ pub enum Error {
         "{0:?} is not a valid name: 1 to 128 bytes of UTF-8 without control characters and without any of / @ ~"
     )]
     BadName(String),
+    #[error(
+        "no snapshot is named {0:?}: VOLUME@{0} is what a volume of another site shows here; say another name"
+    )]
+    ReservedName(String),
     #[error("a note of {0} bytes is too long: it has at most 768")]
     NoteTooLong(usize),
     #[error("a volume cannot have {0} bytes: the size is a multiple of 512, at least 512 and at most 64 TiB")]

@@ -3,7 +3,10 @@
 //! Invariant: the pool is closed last, after the change of its drives that is under way; all acknowledged writes are stable then.
 
 use crate::{
-    dr::{pool_groups::PoolDrGroups, rehearsal::PoolRehearsals, shared_targets::SharedTargets},
+    dr::{
+        pool_groups::PoolDrGroups, rehearsal::PoolRehearsals, replica_views::PoolReplicaViews,
+        shared_targets::SharedTargets,
+    },
     folder_drives::FolderDrives,
     notice::NoticeSender,
     order::{Order, Orders, do_orders},
@@ -34,7 +37,7 @@ use serving::{
     figures::{PoolFigures, PoolMeters},
 };
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, Ref, RefCell},
     path::Path,
     rc::Rc,
     sync::Arc,
@@ -94,6 +97,8 @@ pub struct ServedPool {
     pub(crate) dr: Rc<PoolDrGroups>,
     /// Clones of these, in which a failover is rehearsed.
     pub(crate) rehearsals: PoolRehearsals,
+    /// What readers of these see.
+    pub(crate) replica_views: Rc<PoolReplicaViews>,
     pub(crate) notices: NoticeSender,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
@@ -229,6 +234,11 @@ impl ServedPool {
             }
         }
         left
+    }
+
+    /// What hosts reach now.
+    pub(crate) fn open_exports(&self) -> Ref<'_, WantedExports> {
+        self.open.borrow()
     }
 
     /// A number that grows when what is served changes.
@@ -473,6 +483,7 @@ async fn run(
         space: SpaceCounter::new(&world, &pool),
         dr: PoolDrGroups::open((&world, &pool), &notices, &peers.dr),
         rehearsals: PoolRehearsals::default(),
+        replica_views: PoolReplicaViews::new(),
         notices: notices.clone(),
         pool,
         nbd: Rc::clone(&nbd),
@@ -488,6 +499,7 @@ async fn run(
     served.serve(services);
     served.dr.watch(&served);
     PoolRehearsals::watch(&served);
+    PoolReplicaViews::watch(&served);
     let mut publisher = ViewPublisher::new(&world, &served, show);
     publisher.publish().await;
     world.spawn("orders", do_orders(Rc::clone(&served), orders));

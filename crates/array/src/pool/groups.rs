@@ -205,7 +205,7 @@ impl Pool {
         group: impl Into<GroupKey<'k>>,
         new: &NewSnapshot<'_>,
     ) -> Result<()> {
-        new.check()?;
+        new.check_taken_here()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let group = self.group_number(group.into())?;
         self.check_in_one_pool(group)?;

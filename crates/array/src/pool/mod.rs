@@ -81,7 +81,7 @@ pub use read_only::{
 pub use replica_cuts::CUT_NAME_BEGIN;
 pub use replication_rows::replicated_volumes;
 pub use rollback::RollbackGoal;
-pub use snapshots::{NewSnapshot, Snapshot};
+pub use snapshots::{NewSnapshot, REPLICA_POINT, Snapshot};
 pub use volume_setting::VolumeSetting;
 pub use volumes::{NewVolume, VolumeInfo, VolumeOrigin};
 pub use withholding::WITHHELD_BY_ROLLBACK_MAX;

@@ -47,11 +47,22 @@ pub struct NewSnapshot<'n> {
     pub note: &'n [u8],
 }
 
+/// Name of the point of a replica that shows what a promotion would, in `VOLUME@replica`: no snapshot is taken under it.
+pub const REPLICA_POINT: &str = "replica";
+
 impl NewSnapshot<'_> {
     pub(super) fn check(&self) -> Result<()> {
         check_name(self.name)?;
         let length = self.note.len();
         if length > NOTE_BYTES_MAX { Err(Error::NoteTooLong(length)) } else { Ok(()) }
+    }
+
+    /// As [`NewSnapshot::check`], of one that people or programs take here. A primary may have one from before.
+    pub(super) fn check_taken_here(&self) -> Result<()> {
+        if self.name == REPLICA_POINT {
+            return Err(Error::ReservedName(self.name.to_owned()));
+        }
+        self.check()
     }
 }
 
@@ -100,7 +111,7 @@ impl Pool {
         volumes: &[impl Into<VolumeKey<'k>> + Copy],
         new: &NewSnapshot<'_>,
     ) -> Result<()> {
-        new.check()?;
+        new.check_taken_here()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let feature = self.shared.begin_rows(new_features(new)).await?;
         let numbers = volumes.iter().map(|volume| self.number_of((*volume).into()));

@@ -86,6 +86,7 @@ mod two_sites_etcd;
 mod two_sites_events;
 mod two_sites_hosts;
 mod two_sites_periodic;
+mod two_sites_replica;
 mod two_sites_rows;
 mod two_sites_suspended;
 mod two_sites_verified;

@@ -11,13 +11,14 @@
 //!
 //! Reading order: `thread_channel`, [`group_services`], `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
 //! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `hosted_group`, `takeover`,
-//! `pool_groups`, [`rehearsal`]; [`mode`], `site_message`, `service_exchange`, `peer_session`, [`link_view`], [`link_thread`],
+//! `pool_groups`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `service_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
 pub mod access;
 mod could_serve;
 mod etcd_gateway;
 mod etcd_witness;
+mod group_clones;
 pub mod group_report;
 pub mod group_services;
 pub mod group_view;
@@ -33,6 +34,7 @@ mod peer_session;
 pub(crate) mod pool_groups;
 mod pool_services;
 pub mod rehearsal;
+pub(crate) mod replica_views;
 mod service_exchange;
 mod service_plan;
 pub(crate) mod shared_targets;

@@ -39,7 +39,10 @@ use replication::{
     witness::keeper::{KeeperError, LeaseKeeper},
 };
 use report::Refusal;
-use serving::{export::WantedExports, pool::folder::VolumePath};
+use serving::{
+    export::{WantedExports, replica_of},
+    pool::folder::VolumePath,
+};
 use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -189,8 +192,8 @@ impl PoolDrGroups {
         groups.values().filter(|group| !group.serves()).flat_map(|group| group.volumes()).collect()
     }
 
-    /// The part of what is wanted that hosts may reach now: without the volumes of groups that do not serve. Snapshots and
-    /// clones stay.
+    /// The part of what is wanted that hosts may reach now: without the volumes of groups that do not serve, and without the
+    /// replicas of those that are not secondary. Snapshots and clones stay.
     pub fn open_part(&self, wanted: &WantedExports) -> WantedExports {
         let closed = self.closed_volumes();
         let names: BTreeSet<String> = match closed.is_empty() {
@@ -202,7 +205,11 @@ impl PoolDrGroups {
             }
         };
         // A path has the pool in front.
+        let secondary = self.secondary_groups();
         let is_open = |meant: &str| {
+            if let Some(volume) = replica_of(&self.pool, meant) {
+                return self.group_with(volume).is_some_and(|group| secondary.contains(&group));
+            }
             let path = VolumePath::of(&Path::new("pool").join(meant)).filter(|path| path.snapshot.is_none());
             path.is_none_or(|path| !names.contains(&path.volume))
         };
@@ -295,6 +302,12 @@ impl PoolDrGroups {
     /// The volumes of each group.
     pub(super) fn group_volumes(&self) -> Vec<(GroupId, Vec<VolumeId>)> {
         self.groups.borrow().iter().map(|(group, hosted)| (*group, hosted.volumes())).collect()
+    }
+
+    /// The group that a volume is in.
+    pub(super) fn group_with(&self, volume: VolumeId) -> Option<GroupId> {
+        let groups = self.groups.borrow();
+        groups.iter().find(|(_, hosted)| hosted.settings.volumes.contains(&volume)).map(|(group, _)| *group)
     }
 
     /// The volumes of all groups.

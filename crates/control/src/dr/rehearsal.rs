@@ -9,13 +9,13 @@
 //!    whichever comes first. A caller that is killed leaves nothing.
 //! 3. The flow of the group waits while the cut and the clones are made, and for nothing else.
 
+use super::group_clones::{CloneUse, SurplusClones, advice_on, clone_all, free_name};
 use crate::pool_thread::ServedPool;
 use array::{
-    error::Error,
     format::{GroupId, VolumeId},
-    pool::{NewClone, Pool, VolumeKey},
+    pool::{NewClone, Pool},
 };
-use replication::secondary::{SecondaryGroup, ShownCloneError};
+use replication::secondary::SecondaryGroup;
 use report::Refusal;
 use serving::export::{WantedExport, WantedExports};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
@@ -23,9 +23,7 @@ use world::{Moment, WallTime};
 
 /// Interval of looking for rehearsals that nobody uses, and of trying deletions again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Pause and number of attempts while a command is in parts, some of which have not come.
-const PART_PAUSE: Duration = Duration::from_millis(20);
-const PART_ATTEMPTS: usize = 100;
+const CLONES: CloneUse = CloneUse { what: "a rehearsal", mark: *b"rehearsal clone." };
 
 /// A rehearsal to begin.
 #[derive(Clone, Copy, Debug)]
@@ -70,17 +68,15 @@ struct Rehearsal {
 }
 
 /// The rehearsals of a pool's groups.
-#[derive(Default)]
 pub(crate) struct PoolRehearsals {
     under_way: RefCell<BTreeMap<GroupId, Rehearsal>>,
-    /// Clones whose deletion failed, by whether that was said.
-    undeleted: RefCell<BTreeMap<VolumeId, bool>>,
+    surplus: SurplusClones,
 }
 
-/// Identity of the clone of a volume: a volume has one for rehearsals at most.
-fn clone_of(VolumeId(mut id): VolumeId) -> VolumeId {
-    id.iter_mut().zip(*b"rehearsal clone.").for_each(|(byte, other)| *byte ^= other);
-    VolumeId(id)
+impl Default for PoolRehearsals {
+    fn default() -> Self {
+        Self { under_way: RefCell::default(), surplus: SurplusClones::new(&CLONES) }
+    }
 }
 
 impl PoolRehearsals {
@@ -104,13 +100,9 @@ impl PoolRehearsals {
 
     /// Deletes the clones that an earlier process left, and from now on those that nobody uses.
     pub fn watch(served: &Rc<ServedPool>) {
-        let left = served.dr.all_volumes().into_iter().map(clone_of);
-        let is_there = |clone: &VolumeId| served.pool.volumes().iter().any(|info| info.volume == *clone);
-        let left: BTreeMap<VolumeId, bool> = left.filter(is_there).map(|clone| (clone, false)).collect();
-        if !left.is_empty() {
+        if served.rehearsals.surplus.add_left(served) {
             served.notices.note("clones of a rehearsal that was cut short are deleted");
         }
-        served.rehearsals.undeleted.borrow_mut().extend(left);
         let (own, world) = (Rc::downgrade(served), served.world.clone());
         served.world.spawn("rehearsals", async move {
             while let Some(served) = own.upgrade() {
@@ -138,7 +130,7 @@ impl PoolRehearsals {
             ));
             self.end(served, group).await;
         }
-        self.delete_clones(served).await;
+        self.surplus.delete(served).await;
     }
 
     /// Clones a group and serves the clones.
@@ -158,20 +150,14 @@ impl PoolRehearsals {
             };
         }
         let clones = clones_for(served, &name, &follower);
-        self.undeleted.borrow_mut().extend(clones.iter().map(|clone| (clone.clone, false)));
-        self.delete_clones(served).await;
+        self.surplus.add(clones.iter().map(|clone| clone.clone));
+        self.surplus.delete(served).await;
         let is_merging = follower.member().state().unfinished.is_some();
-        if let Err(error) = clone_all(served, &follower, &clones).await {
-            self.undeleted.borrow_mut().extend(clones.iter().map(|clone| (clone.clone, false)));
-            self.delete_clones(served).await;
-            let next = match error {
-                ShownCloneError::Pool(_) => "see the pool's messages",
-                ShownCloneError::PartOfCommand | ShownCloneError::StampTaken => {
-                    "try again after the next write of a host"
-                }
-                _ => "try again when 'spindle dr status' says following",
-            };
-            return Err(Refusal::new(format!("{name} cannot be rehearsed now: {error}"), next));
+        if let Err(error) = clone_all(served, &follower, &new_clones(&clones)).await {
+            self.surplus.add(clones.iter().map(|clone| clone.clone));
+            self.surplus.delete(served).await;
+            let problem = format!("{name} cannot be rehearsed now: {error}");
+            return Err(Refusal::new(problem, advice_on(&error)));
         }
         let view = RehearsalView {
             group: new.group,
@@ -194,32 +180,10 @@ impl PoolRehearsals {
             served.end_nbd_client(number);
         }
         served.serve_again();
-        let clones = ended.view.clones.iter().map(|clone| (clone.clone, false));
-        self.undeleted.borrow_mut().extend(clones);
-        self.delete_clones(served).await;
+        self.surplus.add(ended.view.clones.iter().map(|clone| clone.clone));
+        self.surplus.delete(served).await;
         served.show_changes();
         true
-    }
-
-    async fn delete_clones(&self, served: &ServedPool) {
-        let clones: Vec<VolumeId> = self.undeleted.borrow().keys().copied().collect();
-        for clone in clones {
-            // Another call may have deleted it, and it may be one of a new rehearsal by now.
-            if !self.undeleted.borrow().contains_key(&clone) {
-                continue;
-            }
-            match served.pool.delete_volume(VolumeKey::Id(clone), true).await {
-                Ok(()) | Err(Error::NoVolume(_)) => drop(self.undeleted.borrow_mut().remove(&clone)),
-                Err(error) => {
-                    let was_said = self.undeleted.borrow_mut().insert(clone, true);
-                    if was_said == Some(false) {
-                        served.notices.warn(format!(
-                            "a clone of a rehearsal cannot be deleted yet: {error}; it is tried again"
-                        ));
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -239,15 +203,12 @@ fn clones_for(served: &ServedPool, group: &str, follower: &SecondaryGroup) -> Ve
     let ids = follower.member().ids();
     let volumes = all.iter().filter(|info| ids.contains(&info.volume));
     let clone = |info: &array::pool::VolumeInfo| {
-        let clone = clone_of(info.volume);
-        let is_taken = |name: &str| all.iter().any(|known| known.name == name && known.volume != clone);
-        let plain = format!("{}-rehearsal", info.name);
-        let mut names = std::iter::once(plain.clone()).chain((2..).map(|n| format!("{plain}{n}")));
+        let clone = CLONES.clone_of(info.volume);
         RehearsedVolume {
             volume: info.volume,
             name: info.name.clone(),
             clone,
-            clone_name: names.find(|name| !is_taken(name)).expect("numbers do not end"),
+            clone_name: free_name(&all, &format!("{}-rehearsal", info.name), clone),
             export: format!("{group}-rehearsal-{}", info.name),
             bytes: info.size_bytes,
         }
@@ -255,36 +216,10 @@ fn clones_for(served: &ServedPool, group: &str, follower: &SecondaryGroup) -> Ve
     volumes.map(clone).collect()
 }
 
-/// Clones the volumes between two commands.
-async fn clone_all(
-    served: &ServedPool,
-    follower: &SecondaryGroup,
-    clones: &[RehearsedVolume],
-) -> Result<(), ShownCloneError> {
+fn new_clones(clones: &[RehearsedVolume]) -> Vec<(VolumeId, NewClone)> {
     let new = |clone: &RehearsedVolume| {
         let named = NewClone { name: clone.clone_name.clone(), volume: clone.clone, is_independent: false };
         (clone.volume, named)
     };
-    let new: Vec<(VolumeId, NewClone)> = clones.iter().map(new).collect();
-    for _ in 1..PART_ATTEMPTS {
-        match follower.clone_shown(&new).await {
-            Err(ShownCloneError::PartOfCommand) => served.world.sleep(PART_PAUSE).await,
-            done => return done,
-        }
-    }
-    follower.clone_shown(&new).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clones_of_volumes_have_identities_of_their_own_that_stay() {
-        let (one, other) = (VolumeId([7; 16]), VolumeId([8; 16]));
-        assert_eq!(clone_of(one), clone_of(one));
-        assert_ne!(clone_of(one), one);
-        assert_ne!(clone_of(one), clone_of(other));
-        assert_eq!(clone_of(clone_of(one)), one);
-    }
+    clones.iter().map(new).collect()
 }

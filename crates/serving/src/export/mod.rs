@@ -9,6 +9,7 @@ mod kept_clients;
 mod nbd_endpoint;
 mod offers;
 mod pool_exports;
+mod replica_view;
 mod shared;
 mod thin_volume;
 mod withholding;
@@ -25,6 +26,7 @@ pub use offers::{ExportOffers, UnitOffer};
 pub use pool_exports::{
     AssembledExports, EndedServices, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
 };
+pub use replica_view::{ReplicaDevice, ReplicaViews, replica_of};
 pub use shared::{OpenExports, SharedDevice};
 pub use withholding::{ClientsKeptAway, ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;

@@ -10,6 +10,7 @@ use super::{
     identity::IdentityOrigin,
     iscsi_endpoints::{name_of, unit_of},
     nbd_endpoint::export_of,
+    replica_view::{self, ReplicaViews, replica_of},
     shared::origin,
     write_cache::EffectiveWriteCache,
 };
@@ -28,7 +29,7 @@ use iscsi::{
 use nbd::Export;
 use report::Refusal;
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     rc::Rc,
@@ -102,6 +103,8 @@ pub struct PoolExports {
     units: RefCell<BTreeMap<(String, u64), KeptUnit>>,
     /// By their names.
     nbd: RefCell<BTreeMap<String, KeptExport>>,
+    /// Of those among the pool's volumes that are replicas.
+    replicas: OnceCell<Rc<dyn ReplicaViews>>,
 }
 
 /// An NBD export as its clients were promised it.
@@ -133,7 +136,17 @@ impl PoolExports {
             shared: RefCell::default(),
             units: RefCell::default(),
             nbd: RefCell::default(),
+            replicas: OnceCell::new(),
         }
+    }
+
+    /// Serves replicas as `VOLUME@replica`.
+    ///
+    /// # Panics
+    ///
+    /// If it was called before.
+    pub fn show_replicas(&self, views: Rc<dyn ReplicaViews>) {
+        assert!(self.replicas.set(views).is_ok(), "a pool is served once");
     }
 
     /// Exports and targets as they are wanted. NBD clients of exports that are gone or have changed are disconnected with their
@@ -255,6 +268,18 @@ impl PoolExports {
         let wanted = VolumePath::of(&path).ok_or_else(|| {
             Refusal::new(format!("{meant:?} names no volume"), "say VOLUME or VOLUME@SNAPSHOT")
         })?;
+        if let (Some(replicas), Some(volume)) = (self.replicas.get(), replica_of(&self.pool, meant)) {
+            let identity = replica_view::origin_of(volume).of_pool().expect("a replica has an identity");
+            let known = self.shared.borrow().get(&identity).cloned();
+            let device = match known {
+                Some(known) => known,
+                None => {
+                    let read = replicas.device(volume)?;
+                    Rc::new(SharedDevice::of_replica(&self.meters, (meant.to_owned(), &path), volume, read))
+                }
+            };
+            return Ok((identity, device));
+        }
         let show = format!("see 'spindle pool show {}'", self.folder.display());
         let refused = |error| refusal(&self.folder, &error, &show);
         let snapshots = |volume: &str| self.pool.snapshots(volume);

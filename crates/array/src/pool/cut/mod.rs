@@ -126,7 +126,7 @@ impl Pool {
         assert_eq!(part.pool(), self.id(), "a part is for one pool");
         let snapshot = new.snapshot;
         part.wait_for_turn(&self.shared.world).await?;
-        new.check()?;
+        new.check_taken_here()?;
         let one_at_a_time = self.host.admission.admit_rows().await?;
         let (numbers, group) = members()?;
         // One entry is the cut's row.
