@@ -158,7 +158,8 @@ impl ServedPool {
     ///
     /// There is no such volume or snapshot, or it cannot be read. Everything is as it was.
     pub fn serve_wanted(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
-        let warnings = self.serve_open(wanted)?;
+        let mut warnings = self.serve_open(wanted)?;
+        warnings.extend(self.dr.replicas_of_no_group(wanted));
         self.dr.note_wanted(wanted);
         self.share_targets();
         Ok(warnings)

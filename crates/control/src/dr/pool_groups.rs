@@ -219,6 +219,18 @@ impl PoolDrGroups {
         open
     }
 
+    /// A warning for each replica that is wanted of a volume without another site.
+    pub fn replicas_of_no_group(&self, wanted: &WantedExports) -> Vec<String> {
+        let units = wanted.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume);
+        let all = wanted.nbd.iter().map(|export| &export.volume).chain(units);
+        let without = |meant: &&String| {
+            replica_of(&self.pool, meant).is_some_and(|volume| self.group_with(volume).is_none())
+        };
+        let warning =
+            |meant: &String| format!("{meant} is served to nobody: its volume is in no DR group here");
+        all.filter(without).map(warning).collect()
+    }
+
     /// Hosts are about to reach what the groups allow now.
     pub(super) fn note_closed(&self) {
         *self.closed.borrow_mut() = self.closed_volumes();

@@ -361,7 +361,7 @@ fn planted_bugs_of_streams_are_noticed() {
         let is_noticed =
             |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed, (10, 90.0))).is_err());
         // Its moment is rare: the test begins near a seed that shows it.
-        let first = if bug == ReplicationBug::BatchConfirmedWithFirst { 60 } else { 0 };
+        let first = if bug == ReplicationBug::BatchConfirmedWithFirst { 120 } else { 0 };
         match (first..first + 200).find(|&seed| is_noticed(seed)) {
             Some(seed) => println!("{bug:?}: seed {seed}"),
             None => escaped.push(bug),
