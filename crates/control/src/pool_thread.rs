@@ -97,7 +97,7 @@ pub struct ServedPool {
     pub(crate) dr: Rc<PoolDrGroups>,
     /// Clones of these, in which a failover is rehearsed.
     pub(crate) rehearsals: PoolRehearsals,
-    /// What readers of these see.
+    /// The cuts that readers of these see.
     pub(crate) replica_views: Rc<PoolReplicaViews>,
     pub(crate) notices: NoticeSender,
     nbd: Rc<ThreadServer>,
@@ -237,7 +237,7 @@ impl ServedPool {
         left
     }
 
-    /// What hosts reach now.
+    /// The exports that hosts reach now.
     pub(crate) fn open_exports(&self) -> Ref<'_, WantedExports> {
         self.open.borrow()
     }

@@ -51,7 +51,7 @@ pub(super) async fn clone_all(
     follower.clone_shown(new).await
 }
 
-/// What to do about clones that could not be made.
+/// Advice on clones that could not be made.
 pub(super) fn advice_on(error: &ShownCloneError) -> &'static str {
     match error {
         ShownCloneError::Pool(_) => "see the pool's messages",

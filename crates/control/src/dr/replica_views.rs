@@ -177,7 +177,7 @@ fn no_group(served: &ServedPool, volume: VolumeId) -> Refusal {
     )
 }
 
-/// What exports ask.
+/// The answers to exports.
 struct ViewsOfPool(Weak<PoolReplicaViews>);
 
 impl ReplicaViews for ViewsOfPool {

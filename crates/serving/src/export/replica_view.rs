@@ -18,7 +18,7 @@ pub type ReplicaDevice = (Rc<dyn BlockDevice>, Rc<dyn Sparse>);
 
 /// The replicas among the volumes of a pool.
 pub trait ReplicaViews {
-    /// What is read as `VOLUME@replica`.
+    /// The device that is read as `VOLUME@replica`.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ pub fn replica_of(pool: &Pool, meant: &str) -> Option<VolumeId> {
     if !is_view || is_taken() { None } else { pool.volume_id(volume).ok() }
 }
 
-/// Where a replica comes from: its identity is its own.
+/// The origin of a replica: its identity is its own.
 pub(super) fn origin_of(volume: VolumeId) -> IdentityOrigin {
     IdentityOrigin::Snapshot(volume, REPLICA_IDENTITY)
 }
