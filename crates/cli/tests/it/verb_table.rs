@@ -278,7 +278,11 @@ fn page(bench: &Bench, path_of: &dyn Fn(&str, &str) -> Vec<String>) -> String {
     for noun in nouns {
         text += &match noun {
             "" => "\n## Verbs without a noun\n".to_owned(),
-            noun => format!("\n## [{noun}](verbs/{noun}.md)\n"),
+            noun => {
+                // Nouns below another one are on its page.
+                let page = noun.split(' ').next().expect("a word");
+                format!("\n## [{noun}](verbs/{page}.md)\n")
+            }
         };
         text += "\n| Verb | Does | In a server |\n|---|---|---|\n";
         for (_, verb, api) in TABLE.iter().filter(|(of, ..)| *of == noun) {
