@@ -209,7 +209,7 @@ impl Health {
             return;
         }
         let are_fewer = health.members.is_empty() || health.members.iter().any(|one| !members.contains(one));
-        // Who heard of it waits for the end, and all copies may have been made before this look.
+        // Readers of that event wait for the end, and all copies may have been made before this look.
         let is_lost = |one: &MemberIndex| !members.contains(one) && self.shared.events.is_lost(*one);
         let has_lost = health.members.iter().any(is_lost);
         let redundancy = self.shared.redundancy();

@@ -16,7 +16,7 @@ use array::{
     volume::VolumeDevice,
 };
 use report::Refusal;
-use serving::export::{ReplicaDevice, ReplicaViews, WantedExports, name_of, replica_of};
+use serving::export::{ReplicaDevice, ReplicaViews, name_of, replica_of};
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
@@ -96,7 +96,7 @@ impl PoolReplicaViews {
     }
 
     /// The clone that shows a volume to its readers.
-    async fn clone_of(&self, volume: VolumeId) -> Result<Rc<ServedClone>, Refusal> {
+    async fn clone_of(&self, volume: VolumeId) -> Result<VolumeDevice, Refusal> {
         let _changing = self.changing.lock().await;
         let served = self.served.get().and_then(Weak::upgrade);
         let served =
@@ -113,8 +113,7 @@ impl PoolReplicaViews {
             }
         };
         let opened = served.pool.volume(VolumeKey::Id(clone));
-        let opened = opened.map_err(|error| Refusal::new(error.to_string(), "see the pool's messages"))?;
-        Ok(Rc::new(ServedClone(VolumeDevice(opened))))
+        opened.map(VolumeDevice).map_err(|error| Refusal::new(error.to_string(), "see the pool's messages"))
     }
 
     async fn make(&self, served: &ServedPool, group: GroupId) -> Result<View, Refusal> {
@@ -145,14 +144,13 @@ impl PoolReplicaViews {
         let Some(served) = self.served.get().and_then(Weak::upgrade) else { return ByteCount(0) };
         let clones = self.open.borrow().values().find_map(|view| view.clones.get(&volume).copied());
         let shown = clones.unwrap_or(volume);
-        let all = served.pool.volumes();
-        ByteCount(all.iter().find(|info| info.volume == shown).map_or(0, |info| info.size_bytes))
+        ByteCount(served.pool.volume(VolumeKey::Id(shown)).map_or(0, |volume| volume.size_bytes()))
     }
 }
 
 /// Somebody is connected to an export, or logged in to a unit, that shows the replica of a volume.
 fn has_reader(served: &ServedPool, volume: VolumeId) -> bool {
-    let open: std::cell::Ref<'_, WantedExports> = served.open_exports();
+    let open = served.open_exports();
     let shows = |meant: &str| replica_of(&served.pool, meant) == Some(volume);
     let exports = open.nbd.iter().filter(|export| shows(&export.volume));
     let clients = served.listed_clients();
@@ -194,9 +192,6 @@ impl ReplicaViews for ViewsOfPool {
     }
 }
 
-/// A clone that is read.
-struct ServedClone(VolumeDevice);
-
 /// The device of a volume's replica. Its view is made by its first read.
 struct ReadReplica {
     world: World,
@@ -207,7 +202,7 @@ struct ReadReplica {
 impl ReadReplica {
     fn with_clone<T: 'static>(
         &self,
-        work: impl FnOnce(Rc<ServedClone>) -> LocalFuture<IoResult<T>> + 'static,
+        work: impl FnOnce(VolumeDevice) -> LocalFuture<IoResult<T>> + 'static,
     ) -> LocalFuture<IoResult<T>> {
         let (views, volume) = (self.views.upgrade(), self.volume);
         // A reader that goes away leaves no view half-made.
@@ -235,7 +230,7 @@ impl BlockDevice for ReadReplica {
     }
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        self.with_clone(move |clone| clone.0.read(at, into))
+        self.with_clone(move |clone| clone.read(at, into))
     }
 
     fn write(
@@ -268,9 +263,6 @@ impl Sparse for ReadReplica {
     }
 
     fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
-        self.with_clone(move |clone| {
-            let volume = Rc::clone(&clone.0.0);
-            Box::pin(async move { volume.extents(at, length).await })
-        })
+        self.with_clone(move |VolumeDevice(volume)| Box::pin(async move { volume.extents(at, length).await }))
     }
 }
