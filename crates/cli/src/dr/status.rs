@@ -4,8 +4,8 @@ use crate::{console::Console, exit_status::ExitStatus};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
     web::client::{
-        DrGroupList, DrGroupRow, DrMergePlan, DrMergeRow, DrMergeStart, DrSiteRow, DrSites, PastRehearsalRow,
-        RehearsalOutcome,
+        DrConnection, DrGroupList, DrGroupRow, DrMergePlan, DrMergeRow, DrMergeStart, DrSiteRow, DrSites,
+        PastRehearsalRow, RehearsalOutcome,
     },
 };
 use replication::primary::PINNED_BYTES_MAX;
@@ -96,15 +96,23 @@ pub fn say_group(row: &DrGroupRow, console: &Console) {
     group_lines(row).iter().for_each(|line| console.say(line));
 }
 
+/// An address, its round trip, and what packing saves of the line.
+fn path_text(connection: &DrConnection) -> String {
+    let round_trip = connection.round_trip_us.map(|micros| format!("{:.1} ms", micros as f64 / 1000.0));
+    let is_packed = connection.line_bytes < connection.sent_bytes;
+    let packed = is_packed.then(|| {
+        let share = connection.line_bytes as f64 / connection.sent_bytes as f64;
+        format!("packed to {:.0} %", 100.0 * share)
+    });
+    let figures: Vec<String> = round_trip.into_iter().chain(packed).collect();
+    match figures.is_empty() {
+        true => connection.address.clone(),
+        false => format!("{} ({})", connection.address, figures.join(", ")),
+    }
+}
+
 fn peer_line(peer: &DrSiteRow) -> String {
-    let paths: Vec<String> = peer
-        .connections
-        .iter()
-        .map(|connection| match connection.round_trip_us {
-            Some(micros) => format!("{} ({:.1} ms)", connection.address, micros as f64 / 1000.0),
-            None => connection.address.clone(),
-        })
-        .collect();
+    let paths: Vec<String> = peer.connections.iter().map(path_text).collect();
     match (&peer.connected_since, &peer.lost_since, &peer.last_error) {
         (Some(since), _, _) => format!("  {}: connected since {since}, by {}", peer.name, paths.join(", ")),
         (None, Some(since), Some(reason)) => format!("  {}: not reached since {since}: {reason}", peer.name),

@@ -6,6 +6,7 @@ use super::{
     site_message::GroupOffer,
 };
 use array::format::{GroupId, SiteId};
+use replication::link::ConnectionStatus;
 use report::Refusal;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,8 +37,8 @@ pub struct PeerView {
     pub connected_since: Option<WallTime>,
     /// The end of the last session, or the start of this server; `None` while it is connected.
     pub lost_since: Option<WallTime>,
-    /// Addresses of the connections that are up, with their round trips.
-    pub connections: Vec<(String, Option<Duration>)>,
+    /// The connections that are up.
+    pub connections: Vec<ConnectionStatus>,
     /// The last failure to connect, or the end of the last session.
     pub last_error: Option<(WallTime, String)>,
 }

@@ -21,7 +21,7 @@ use futures_util::future::{Either, select};
 use replication::{
     frame::{AttachFrame, FrameBody, RefusalCode, RefusalFrame},
     group_record::GroupSettings,
-    link::{LinkChannel, LinkError, LinkSession},
+    link::{ConnectionStatus, LinkChannel, LinkError, LinkSession},
 };
 use report::Refusal;
 use std::{
@@ -92,10 +92,9 @@ impl PeerSession {
         self.session.peer_program()
     }
 
-    /// Addresses of the connections that are up, with their round trips.
-    pub fn connections(&self) -> Vec<(String, Option<Duration>)> {
-        let all = self.session.connections().into_iter();
-        all.map(|connection| (connection.address, connection.round_trips.smoothed)).collect()
+    /// The connections that are up.
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        self.session.connections()
     }
 
     /// Serves it to its end.
@@ -302,7 +301,7 @@ impl PeerSession {
                 answer.into_iter().for_each(|answer| drop(answer.send(answered.clone())));
             }
             SiteMessage::Portal { iscsi } => {
-                let near = self.connections().into_iter().next().map(|(address, _)| address);
+                let near = self.connections().into_iter().next().map(|connection| connection.address);
                 let portal = iscsi.zip(near).and_then(|(said, near)| reachable_portal(&said, &near));
                 link.access.services().set_iscsi_portal_of(self.session.peer_site(), portal);
             }

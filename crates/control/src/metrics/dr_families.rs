@@ -161,6 +161,6 @@ fn seconds(time: WallTime) -> SampleValue {
 }
 
 fn round_trip(peer: &PeerView) -> Option<SampleValue> {
-    let longest = peer.connections.iter().filter_map(|(_, round_trip)| *round_trip).max();
+    let longest = peer.connections.iter().filter_map(|connection| connection.round_trips.smoothed).max();
     longest.map(|longest| Number(longest.as_secs_f64()))
 }

@@ -208,7 +208,7 @@ fn check_witness(link: &LinkView, peer: SiteId, auto: Option<&AutoFailover>) -> 
     };
     let peers = link.peers.iter().filter(|known| known.site == peer);
     let of_peer = peers.flat_map(|known| {
-        let connected = known.connections.iter().map(|(address, _)| address.as_str());
+        let connected = known.connections.iter().map(|connection| connection.address.as_str());
         connected.chain(known.addresses.iter().map(String::as_str)).filter_map(host).collect::<Vec<_>>()
     });
     let of_sites: Vec<String> = of_peer.chain(host(&link.address)).collect();

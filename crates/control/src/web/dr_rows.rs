@@ -207,6 +207,12 @@ pub struct DrConnection {
     pub address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<u64>,
+    /// Bytes that this site sent over it, before blocks are packed.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// As many as went over the line.
+    #[serde(default)]
+    pub line_bytes: u64,
 }
 
 fn at(time: WallTime) -> String {
@@ -222,9 +228,11 @@ impl DrSites {
 
 impl DrSiteRow {
     pub(super) fn of(peer: &PeerView) -> Self {
-        let connections = peer.connections.iter().map(|(address, round_trip)| DrConnection {
-            address: address.clone(),
-            round_trip_us: round_trip.map(|time| time.as_micros() as u64),
+        let connections = peer.connections.iter().map(|connection| DrConnection {
+            address: connection.address.clone(),
+            round_trip_us: connection.round_trips.smoothed.map(|time| time.as_micros() as u64),
+            sent_bytes: connection.sent.plain,
+            line_bytes: connection.sent.on_line,
         });
         Self {
             site: peer.site.to_string(),

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 4 | magic `SPDR` |
 //! | 4 | 2 | kind |
-//! | 6 | 2 | blocks of 4096 bytes behind the body |
+//! | 6 | 2 | blocks of 4096 bytes behind the body; the highest bit: they are packed |
 //! | 8 | 4 | channel |
 //! | 12 | 8 | sequence |
 //! | 20 | 4 | length of the body |
@@ -66,6 +66,8 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 pub const FRAME_BLOCKS_MAX: usize = 256;
 
 const MAGIC: [u8; 4] = *b"SPDR";
+/// The mark of packed blocks, in their number.
+const PACKED_MARK: u16 = 1 << 15;
 
 /// A frame that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +89,8 @@ pub enum FrameFault {
     BodyChecksum,
     #[error("the checksum of a block does not match")]
     BlockChecksum,
+    #[error("packed blocks are damaged, or come although they were not agreed on")]
+    Packed,
     #[error("kind {0} is unknown")]
     UnknownKind(u16),
     #[error("the body, or the blocks behind it, are longer than allowed")]
@@ -234,6 +238,8 @@ pub struct FrameHeader {
     pub body_bytes: usize,
     /// Blocks of 4096 bytes behind the body.
     pub blocks: usize,
+    /// The blocks come as the link packs them. Frames know nothing of it.
+    pub is_packed: bool,
     body_checksum: u32,
 }
 
@@ -254,10 +260,14 @@ impl FrameHeader {
             return fail(28, FrameFault::HeaderChecksum);
         }
         let Some(kind) = FrameKind::of(short(4)) else { return fail(4, FrameFault::UnknownKind(short(4))) };
-        let blocks = usize::from(short(6));
+        let is_packed = short(6) & PACKED_MARK != 0;
+        let blocks = usize::from(short(6) & !PACKED_MARK);
         let has_blocks = matches!(kind, FrameKind::Record | FrameKind::PassBlocks);
         if blocks > if has_blocks { FRAME_BLOCKS_MAX } else { 0 } {
             return fail(6, FrameFault::TooLong);
+        }
+        if is_packed && blocks == 0 {
+            return fail(6, FrameFault::Packed);
         }
         let channel = number(8);
         let sequence = u64::from(number(12)) | u64::from(number(16)) << 32;
@@ -276,14 +286,28 @@ impl FrameHeader {
         if body_bytes > BODY_BYTES_MAX {
             return fail(20, FrameFault::TooLong);
         }
-        Ok(Self { kind, channel, sequence, body_bytes, blocks, body_checksum: number(24) })
+        let body_checksum = number(24);
+        Ok(Self { kind, channel, sequence, body_bytes, blocks, is_packed, body_checksum })
+    }
+
+    /// The head of a frame, header and body, with the mark of packed blocks.
+    ///
+    /// # Panics
+    ///
+    /// If it is no head of a frame with blocks.
+    pub(crate) fn marked_as_packed(head: &[u8]) -> Vec<u8> {
+        let (header, body) = head.split_first_chunk().expect("a head has a header");
+        let header = Self::decode(header).expect("a frame that is sent would be accepted");
+        assert!(header.blocks > 0, "there is something to pack");
+        [&Self { is_packed: true, ..header }.encode()[..], body].concat()
     }
 
     fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&(self.kind as u16).to_le_bytes());
-        bytes[6..8].copy_from_slice(&(self.blocks as u16).to_le_bytes());
+        let mark = if self.is_packed { PACKED_MARK } else { 0 };
+        bytes[6..8].copy_from_slice(&(self.blocks as u16 | mark).to_le_bytes());
         bytes[8..12].copy_from_slice(&self.channel.to_le_bytes());
         bytes[12..20].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[20..24].copy_from_slice(&(self.body_bytes as u32).to_le_bytes());
@@ -337,6 +361,7 @@ impl Frame {
             sequence: self.sequence,
             body_bytes: body.len(),
             blocks: blocks.len(),
+            is_packed: false,
             body_checksum: crc32c(&[body]),
         };
         let encoded = header.encode();

@@ -1,14 +1,15 @@
 //! One connection of a session: frames in and out, and its watch.
 
 use super::{
-    ConnectionNumber,
+    ConnectionNumber, LineBytes,
     alive_watch::{AliveWatch, RoundTrips},
+    packing::{BlockPacker, LineFrame, PACKED_HEAD_BYTES, PACKED_VERSION, packed_bytes, unpack},
     session::SessionCore,
 };
 use crate::frame::{EncodedFrame, Frame, FrameBody, FrameError, FrameFault, FrameHeader, HEADER_BYTES};
 use array::format::BLOCK_BYTES;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io::{self, IoSlice},
     pin::{Pin, pin},
@@ -42,6 +43,8 @@ pub(super) struct ActiveConnection {
     pub index: u16,
     pub address: String,
     pub watch: RefCell<AliveWatch>,
+    /// Frames that were sent.
+    pub sent: Cell<LineBytes>,
     /// There may be something to send.
     pub wake: Notify,
     /// Another connection has taken its place.
@@ -51,6 +54,13 @@ pub(super) struct ActiveConnection {
 impl ActiveConnection {
     pub fn round_trips(&self) -> RoundTrips {
         self.watch.borrow().round_trips()
+    }
+
+    fn count(&self, plain: usize, on_line: usize) {
+        let mut sent = self.sent.get();
+        sent.plain += plain as u64;
+        sent.on_line += on_line as u64;
+        self.sent.set(sent);
     }
 }
 
@@ -83,12 +93,20 @@ async fn fill(
     Ok(())
 }
 
-/// The next frame, and its bytes on the line, of which there are not more than `bytes_max`.
+/// A frame that has arrived.
+pub(super) struct ArrivedFrame {
+    pub frame: Frame,
+    /// Bytes of it, of which the line brings fewer if blocks were packed.
+    pub bytes: usize,
+    pub is_packed: bool,
+}
+
+/// The next frame, which has not more than `bytes_max` bytes.
 pub(super) async fn read_frame(
     reader: &mut (impl AsyncRead + Unpin),
     bytes_max: usize,
     moved: &impl Fn(),
-) -> Result<(Frame, usize), ReadFailure> {
+) -> Result<ArrivedFrame, ReadFailure> {
     let mut head = [0; HEADER_BYTES];
     fill(reader, &mut head, moved).await?;
     let header = FrameHeader::decode(&head)?;
@@ -98,23 +116,61 @@ pub(super) async fn read_frame(
     }
     let mut body = vec![0; header.body_bytes];
     fill(reader, &mut body, moved).await?;
-    let mut blocks = Vec::with_capacity(header.blocks);
-    for _ in 0..header.blocks {
+    let blocks = match header.is_packed {
+        true => read_packed(reader, header.blocks, moved).await?,
+        false => read_blocks(reader, header.blocks, moved).await?,
+    };
+    let frame = Frame::decode(&header, &body, blocks)?;
+    Ok(ArrivedFrame { frame, bytes, is_packed: header.is_packed })
+}
+
+async fn read_blocks(
+    reader: &mut (impl AsyncRead + Unpin),
+    count: usize,
+    moved: &impl Fn(),
+) -> Result<Vec<Arc<Buffer>>, ReadFailure> {
+    let mut blocks = Vec::with_capacity(count);
+    for _ in 0..count {
         let mut block = Buffer::zeroed(BLOCK_BYTES);
         fill(reader, &mut block, moved).await?;
         blocks.push(Arc::new(block));
     }
-    Ok((Frame::decode(&header, &body, blocks)?, bytes))
+    Ok(blocks)
 }
 
-/// Writes a frame. `moved` is called when a write goes on that the other side had held up.
+async fn read_packed(
+    reader: &mut (impl AsyncRead + Unpin),
+    count: usize,
+    moved: &impl Fn(),
+) -> Result<Vec<Arc<Buffer>>, ReadFailure> {
+    let mut head = [0; PACKED_HEAD_BYTES];
+    fill(reader, &mut head, moved).await?;
+    let mut packed = vec![0; packed_bytes(head, count)?];
+    fill(reader, &mut packed, moved).await?;
+    Ok(unpack(&packed, count)?)
+}
+
+/// Writes a frame as it is. `moved` is called when a write goes on that the other side had held up.
 pub(super) async fn write_frame(
     writer: &mut (impl AsyncWrite + Unpin),
     frame: &EncodedFrame,
     moved: &impl Fn(),
 ) -> io::Result<()> {
-    let blocks = frame.blocks.iter().map(|block| IoSlice::new(block));
-    let mut all: Vec<_> = [IoSlice::new(&frame.head)].into_iter().chain(blocks).collect();
+    write_line_frame(writer, &LineFrame::Plain(frame), moved).await
+}
+
+async fn write_line_frame(
+    writer: &mut (impl AsyncWrite + Unpin),
+    frame: &LineFrame<'_>,
+    moved: &impl Fn(),
+) -> io::Result<()> {
+    let mut all = match frame {
+        LineFrame::Plain(EncodedFrame { head, blocks }) => {
+            let blocks = blocks.iter().map(|block| IoSlice::new(block));
+            [IoSlice::new(head)].into_iter().chain(blocks).collect()
+        }
+        LineFrame::Packed { head, packed } => vec![IoSlice::new(head), IoSlice::new(packed)],
+    };
     let mut slices = &mut all[..];
     while !slices.is_empty() {
         let mut was_blocked = false;
@@ -166,10 +222,14 @@ async fn first_of<T>(mut futures: [Pin<&mut dyn Future<Output = T>>; 4]) -> T {
 async fn read_all(core: &Rc<SessionCore>, connection: &ActiveConnection, reader: &mut LinkReader) -> String {
     let moved = || connection.watch.borrow_mut().moved(core.world.now());
     loop {
-        let (frame, bytes) = match read_frame(reader, usize::MAX, &moved).await {
+        let ArrivedFrame { frame, bytes, is_packed } = match read_frame(reader, usize::MAX, &moved).await {
             Ok(read) => read,
             Err(failure) => return failure.to_string(),
         };
+        if is_packed && core.version < PACKED_VERSION {
+            let fault = FrameError { at: 6, fault: FrameFault::Packed };
+            return ReadFailure::Frame(fault).to_string();
+        }
         if let FrameBody::Alive(alive) = frame.body {
             connection.watch.borrow_mut().receive(alive, core.world.now());
             connection.wake.notify_one();
@@ -191,6 +251,7 @@ async fn write_frames(
     writer: &mut LinkWriter,
 ) -> io::Result<()> {
     let moved = || connection.watch.borrow_mut().moved(core.world.now());
+    let mut packer = BlockPacker::new(core.version);
     let mut is_idle = true;
     loop {
         if core.has_ended() {
@@ -209,7 +270,13 @@ async fn write_frames(
         }
         let next = core.table.borrow_mut().next(connection.number);
         match next {
-            Some(frame) => write_frame(writer, &frame, &moved).await?,
+            Some(frame) => {
+                let line_frame = packer.pack(&frame);
+                let begun = core.world.now();
+                write_line_frame(writer, &line_frame, &moved).await?;
+                packer.sent(line_frame.bytes(), core.world.now().since(begun));
+                connection.count(frame.bytes(), line_frame.bytes());
+            }
             None => {
                 writer.flush().await?;
                 connection.wake.notified().await;

@@ -2,7 +2,7 @@
 
 use super::{
     LinkError, LinkSettings,
-    connection::{LinkReader, LinkWriter, read_frame, write_frame},
+    connection::{ArrivedFrame, LinkReader, LinkWriter, read_frame, write_frame},
     refusal,
 };
 use crate::frame::{Frame, FrameBody, HelloFrame, RefusalCode, RefusalFrame};
@@ -65,7 +65,7 @@ pub(super) async fn send(writer: &mut LinkWriter, body: FrameBody) -> Result<(),
 
 /// The next frame, which is of the session.
 pub(super) async fn receive(reader: &mut LinkReader) -> Result<FrameBody, HelloFailure> {
-    let (frame, _) = read_frame(reader, HELLO_BYTES_MAX, &|| ()).await.map_err(broken)?;
+    let ArrivedFrame { frame, .. } = read_frame(reader, HELLO_BYTES_MAX, &|| ()).await.map_err(broken)?;
     match frame.body {
         FrameBody::Refusal(refused) => Err(HelloFailure::Refused(refused)),
         _ if frame.channel != 0 => Err(broken("a frame of a channel came before hello")),

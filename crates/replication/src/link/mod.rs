@@ -6,7 +6,7 @@
 //! `docs/replication.md` has the design.
 //!
 //! Reading order: [`LinkFault`] and the options here, `send_queue`, `receive_queue`, `channel_table`, `alive_watch`,
-//! `connection`, `pairing`, `security`, `hello`, `session`, `dialer`, `listener`; `test_flow`, `test_answer`, `test_run`.
+//! `packing`, `connection`, `pairing`, `security`, `hello`, `session`, `dialer`, `listener`; `test_flow`, `test_answer`, `test_run`.
 
 mod alive_watch;
 pub mod canary;
@@ -15,6 +15,7 @@ mod connection;
 mod dialer;
 mod hello;
 mod listener;
+mod packing;
 mod pairing;
 mod receive_queue;
 mod security;
@@ -27,6 +28,7 @@ mod test_run;
 pub use alive_watch::RoundTrips;
 pub use dialer::pair;
 pub use listener::{LinkListener, RejectedConnection};
+pub use packing::{PACKED_VERSION, unpack_blocks};
 pub use pairing::{PairedSites, PairingToken};
 pub use security::LinkSecurity;
 pub use session::{ConnectionStatus, LinkChannel, LinkEvent, LinkSession};
@@ -52,6 +54,13 @@ fn charge(encoded_bytes: usize) -> u64 {
 
 /// A connection of a session; never used again for another one.
 type ConnectionNumber = u64;
+
+/// Bytes of frames, before blocks are packed and as they went over the line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineBytes {
+    pub plain: u64,
+    pub on_line: u64,
+}
 
 /// A rule of the link that the other side has broken. It ends the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@
 //! 3. Each change of the table of channels wakes those who wait for it: connections to send, owners to take or send.
 
 use super::{
-    ChannelError, ConnectionNumber, LinkError, LinkFault, LinkSettings,
+    ChannelError, ConnectionNumber, LineBytes, LinkError, LinkFault, LinkSettings,
     alive_watch::{AliveWatch, RoundTrips},
     channel_table::ChannelTable,
     connection::{ActiveConnection, LinkReader, LinkWriter, serve},
@@ -55,6 +55,8 @@ pub struct ConnectionStatus {
     pub index: u16,
     pub address: String,
     pub round_trips: RoundTrips,
+    /// Frames that were sent over it; *alive* does not count.
+    pub sent: LineBytes,
 }
 
 /// Wakes the owner of a channel.
@@ -118,7 +120,8 @@ impl SessionCore {
         self.connection_next.set(number + 1);
         let watch = RefCell::new(AliveWatch::new(&self.settings, self.world.now()));
         let (wake, replaced) = (Notify::new(), Notify::new());
-        let connection = Rc::new(ActiveConnection { number, index, address, watch, wake, replaced });
+        let sent = Cell::default();
+        let connection = Rc::new(ActiveConnection { number, index, address, watch, sent, wake, replaced });
         let address = connection.address.clone();
         {
             let mut connections = self.connections.borrow_mut();
@@ -280,6 +283,7 @@ impl LinkSession {
                 index: connection.index,
                 address: connection.address.clone(),
                 round_trips: connection.round_trips(),
+                sent: connection.sent.get(),
             })
             .collect();
         all.sort_by_key(|connection| connection.index);

@@ -95,7 +95,7 @@ async fn reply_until_order(
 ) -> Result<Option<TestOrderFrame>, String> {
     loop {
         match read_frame(reader, TEST_FRAME_BYTES_MAX, &|| ()).await {
-            Ok((frame, _)) => match frame.body {
+            Ok(arrived) => match arrived.frame.body {
                 FrameBody::Alive(AliveFrame { number, is_reply: false }) => {
                     let reply = FrameBody::Alive(AliveFrame { number, is_reply: true });
                     if hello::send(writer, reply).await.is_err() {

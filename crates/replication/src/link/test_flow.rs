@@ -95,10 +95,10 @@ pub(super) async fn count_data(
 }
 
 async fn next_data(reader: &mut CountingReader<'_>) -> Result<(), String> {
-    match read_frame(reader, TEST_FRAME_BYTES_MAX, &|| ()).await {
-        Ok((Frame { body: FrameBody::TestData(_), .. }, _)) => Ok(()),
-        Ok((Frame { body: FrameBody::Refusal(refused), .. }, _)) => Err(refused.text),
-        Ok((frame, _)) => Err(format!("a frame {:?} came among data", frame.body.kind())),
-        Err(failure) => Err(failure.to_string()),
+    let arrived = read_frame(reader, TEST_FRAME_BYTES_MAX, &|| ()).await;
+    match arrived.map_err(|failure| failure.to_string())?.frame.body {
+        FrameBody::TestData(_) => Ok(()),
+        FrameBody::Refusal(refused) => Err(refused.text),
+        other => Err(format!("a frame {:?} came among data", other.kind())),
     }
 }

@@ -18,6 +18,7 @@ use replication::{
         VerifyRangeFrame, VerifyReadyFrame, VersionRange, WordFrame,
     },
     lineage::Lineage,
+    link::unpack_blocks,
 };
 use std::sync::Arc;
 use world::{Buffer, crc32c::crc32c};
@@ -223,8 +224,16 @@ pub fn decode(bytes: &[u8]) -> Option<Result<Frame, FrameError>> {
         Err(error) => return Some(Err(error)),
     };
     let (body, rest) = rest.split_at_checked(header.body_bytes)?;
-    let blocks = rest.get(..header.blocks * BLOCK_BYTES)?;
-    let blocks = blocks.chunks(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block))).collect();
+    let blocks = match header.is_packed {
+        true => match unpack_blocks(rest, header.blocks)? {
+            Ok(blocks) => blocks,
+            Err(error) => return Some(Err(error)),
+        },
+        false => {
+            let blocks = rest.get(..header.blocks * BLOCK_BYTES)?.chunks(BLOCK_BYTES);
+            blocks.map(|block| Arc::new(Buffer::copy_of(block))).collect()
+        }
+    };
     Some(Frame::decode(&header, body, blocks))
 }
 
@@ -233,6 +242,7 @@ pub fn seal(bytes: &mut [u8]) {
     if bytes.len() < HEADER_BYTES {
         return;
     }
+    let is_packed = bytes[7] & 0x80 != 0;
     let number =
         |bytes: &[u8], at: usize| u32::from_le_bytes(std::array::from_fn(|index| bytes[at + index])) as usize;
     let body_bytes = number(bytes, 20).min(bytes.len() - HEADER_BYTES);
@@ -240,6 +250,12 @@ pub fn seal(bytes: &mut [u8]) {
     bytes[24..28].copy_from_slice(&body.to_le_bytes());
     let head = crc32c(&[&bytes[..28]]);
     bytes[28..32].copy_from_slice(&head.to_le_bytes());
+    if let Some(packed) = bytes.get_mut(HEADER_BYTES + body_bytes..).and_then(|rest| rest.get_mut(..8))
+        && is_packed
+    {
+        let length = crc32c(&[&packed[..4]]);
+        packed[4..].copy_from_slice(&length.to_le_bytes());
+    }
 }
 
 /// Checks the rule for some bytes, as they are and with valid checksums. Returns true if one of both decoded.
@@ -249,7 +265,10 @@ pub fn check(bytes: &[u8]) -> bool {
     let decodes = |bytes: &[u8]| match decode(bytes) {
         Some(Ok(frame)) => {
             let again = frame.encode().concat();
-            assert!(bytes.starts_with(&again), "{frame:?} encodes to other bytes");
+            let is_packed = bytes[7] & 0x80 != 0;
+            // Blocks can be packed in more than one way.
+            assert!(is_packed || bytes.starts_with(&again), "{frame:?} encodes to other bytes");
+            assert!(matches!(decode(&again), Some(Ok(_))), "{frame:?} is not accepted when it is sent on");
             true
         }
         _ => false,

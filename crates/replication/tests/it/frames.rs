@@ -4,7 +4,7 @@ use crate::frame_bytes::{check, comparison, decode, examples, seal};
 use array::format::VolumeId;
 use expect_test::expect;
 use proptest::prelude::*;
-use replication::frame::{Frame, FrameFault, FrameKind, HEADER_BYTES};
+use replication::frame::{EncodedFrame, Frame, FrameFault, FrameKind, HEADER_BYTES};
 use std::collections::BTreeSet;
 
 #[test]
@@ -20,6 +20,42 @@ fn every_kind_encodes_and_decodes() {
         assert!(check(&bytes));
     }
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), FrameKind::ALL, "there is an example of each kind");
+}
+
+/// A frame with its blocks packed, as it goes over a line.
+fn packed(frame: &EncodedFrame) -> Vec<u8> {
+    let blocks: Vec<u8> = frame.blocks.iter().flat_map(|block| block.iter().copied()).collect();
+    let packed = lz4_flex::block::compress(&blocks);
+    let mut bytes = frame.head.clone();
+    bytes[7] |= 0x80;
+    bytes.extend((packed.len() as u32).to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(packed);
+    seal(&mut bytes);
+    bytes
+}
+
+#[test]
+fn packed_blocks_are_those_of_the_frame_and_damaged_ones_do_no_harm() {
+    let mut seen = 0;
+    for frame in examples() {
+        let encoded = frame.encode();
+        let mut bytes = packed(&encoded);
+        if encoded.blocks.is_empty() {
+            assert!(decode(&bytes).is_some_and(|frame| frame.is_err()), "there is nothing to pack");
+            continue;
+        }
+        seen += 1;
+        let again = decode(&bytes).expect("it is whole").expect("it decodes");
+        assert_eq!(format!("{again:?}"), format!("{frame:?}"));
+        for at in 0..bytes.len() {
+            bytes[at] ^= 0x41;
+            check(&bytes);
+            bytes[at] ^= 0x41;
+            assert!(decode(&bytes[..at]).is_none_or(|frame| frame.is_err()), "it was cut off");
+        }
+    }
+    assert!(seen > 1, "records and blocks of passes have blocks");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Channels of a session in a simulated network: exactly once, in order, within bounds, whatever the connections do.
 
-use crate::link_scene::{SITE_A, Scene, attach, bulk, number_of, options, run, small};
+use crate::link_scene::{SITE_A, SITE_B, Scene, attach, bulk, bulk_zeros, number_of, options, run, small};
 use array::format::{Stamp, WallNanoseconds};
 use replication::{
     cut::GroupCut,
-    frame::{FrameBody, RefusalCode, RefusalFrame, WordFrame},
+    frame::{FrameBody, RefusalCode, RefusalFrame, VersionRange, WordFrame},
     link::{
         ChannelError, LinkChannel, LinkError, LinkEvent, LinkSession, LinkSettings, WINDOW_BYTES,
         canary::{LinkCanary, plant},
@@ -223,6 +223,46 @@ fn a_busy_channel_delays_another_by_little() {
     for seed in 0..6 {
         one_slow_path(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+}
+
+/// Time that 24 MiB of zeros take over a line of 2 MB/s, and the share of them that went over it.
+fn time_of_bulk(versions: VersionRange) -> (Duration, f64) {
+    run(7, |scene| async move {
+        let listener = scene.listen(1, LinkSettings { versions, ..options(SITE_B) }).await;
+        let ours = LinkSettings { versions, ..options(SITE_A) };
+        let ours = scene.connect(1, ours).await.expect("it connects");
+        let other_end = listener.next_session().await;
+        let bytes_per_second = NonZeroU64::new(2_000_000);
+        scene.network.set_link(
+            "a",
+            "b0",
+            PathOptions { latency: Duration::from_millis(5), bytes_per_second },
+        );
+        let channel = ours.attach(attach(1)).expect("the session is open");
+        let taker = other_end.next_channel().await.expect("the session is open");
+        let begun = scene.world.now();
+        let sending = scene.world.spawn("sender", async move {
+            for number in 0..96 {
+                channel.send(bulk_zeros(number, 64)).await.expect("the session is open");
+            }
+            channel
+        });
+        for number in 0..96 {
+            assert_eq!(number_of(&taker.receive().await.expect("the session is open")), number);
+        }
+        let _channel = sending.await;
+        let sent = ours.connections()[0].sent;
+        (scene.world.now().since(begun), sent.on_line as f64 / sent.plain as f64)
+    })
+}
+
+#[test]
+fn a_slow_line_brings_more_as_blocks_are_packed_for_a_peer_that_can_unpack_them() {
+    let (before, all) = time_of_bulk(VersionRange::new(4, 4).unwrap());
+    let (now, share) = time_of_bulk(VersionRange::OURS);
+    assert_eq!(all, 1.0, "version 4 knows nothing of it");
+    assert!(before > Duration::from_secs(11), "{before:?}");
+    assert!(now < before / 3 && share < 0.3, "{now:?}, {share:.2} of the bytes");
 }
 
 /// A channel from which nobody takes, beside another one.

@@ -7,7 +7,7 @@ use replication::{
 };
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use world::{
-    Address, Buffer, Network, World,
+    Address, Buffer, Network, Random, World,
     sim::{NetworkOptions, SimLimits, SimNetwork, SimOutcome, Simulation},
 };
 
@@ -98,12 +98,30 @@ pub fn small(number: u64) -> FrameBody {
     FrameBody::PassEnd(PassEndFrame { number, blocks: 0, digest: 0 })
 }
 
-/// An ordered frame with a number and some blocks.
+/// An ordered frame with a number and some blocks, which cannot be packed.
 pub fn bulk(number: u64, blocks: u64) -> FrameBody {
     thread_local! {
-        static DATA: Arc<Buffer> = Arc::new(Buffer::copy_of(&[7; BLOCK_BYTES]));
+        static DATA: Vec<Arc<Buffer>> = (0..256).map(noise).collect();
     }
-    let block = |index| PassBlock { block: BlockIndex((number << 16) + index), data: DATA.with(Arc::clone) };
+    let data = |index: u64| DATA.with(|data| Arc::clone(&data[index as usize]));
+    bulk_of(number, blocks, data)
+}
+
+/// An ordered frame with a number and some blocks of zeros.
+pub fn bulk_zeros(number: u64, blocks: u64) -> FrameBody {
+    let data = Arc::new(Buffer::zeroed(BLOCK_BYTES));
+    bulk_of(number, blocks, |_| Arc::clone(&data))
+}
+
+/// Bytes without a pattern.
+fn noise(seed: u64) -> Arc<Buffer> {
+    let mut random = Random::new(seed, "noise");
+    let bytes: Vec<u8> = (0..BLOCK_BYTES).map(|_| random.below(256) as u8).collect();
+    Arc::new(Buffer::copy_of(&bytes))
+}
+
+fn bulk_of(number: u64, blocks: u64, data: impl Fn(u64) -> Arc<Buffer>) -> FrameBody {
+    let block = |index| PassBlock { block: BlockIndex((number << 16) + index), data: data(index) };
     let blocks = (0..blocks).map(block).collect();
     FrameBody::PassBlocks(PassBlocksFrame { volume: VolumeId([1; 16]), blocks })
 }
