@@ -2,8 +2,9 @@
 
 use crate::{
     channel::{ChannelEnd, FrameChannel},
-    connect::{ConnectOutcome, Introduction, TransferWay, WayBack, decide},
+    connect::{ConnectOutcome, Introduction, Transfer, TransferWay, WayBack, decide},
     frame::{AgreementFrame, FrameBody, RefusalCode, RefusalFrame},
+    lineage::Side,
 };
 
 /// Two introductions, and the outcome that both sides computed.
@@ -14,14 +15,18 @@ pub struct Agreement {
     pub theirs: Introduction,
 }
 
-/// True if the secondary names blocks that it changed itself, before the primary's first pass: it has changes above the
-/// common cut, or one of both has a command in doubt, of which each may have other blocks.
-pub(crate) fn names_changed(agreement: &Agreement, is_in_doubt: bool) -> bool {
+/// True if the secondary names blocks that it changed, before the primary's first pass: it has changes above the common
+/// cut; or one of both has a command in doubt, of which each may have other blocks; or a pass that was not finished brought
+/// it snapshots, on the way to which older blocks may have come.
+pub(crate) fn names_changed(agreement: &Agreement, ours: &Introduction) -> bool {
     let outcome = &agreement.outcome;
     let transfer = outcome.transfers.first();
     let forks = transfer.is_some_and(|transfer| transfer.way_back != WayBack::NotNeeded);
     let is_log = transfer.is_some_and(|transfer| transfer.way == TransferWay::Log);
-    outcome.common.is_some() && (forks || (is_in_doubt || agreement.theirs.last_in_doubt) && !is_log)
+    let is_in_doubt = ours.last_in_doubt || agreement.theirs.last_in_doubt;
+    let receiver = |transfer: &Transfer| if transfer.to == Side::Ours { ours } else { &agreement.theirs };
+    let is_unfinished = transfer.is_some_and(|transfer| receiver(transfer).unfinished.is_some());
+    outcome.common.is_some() && (forks || (is_in_doubt || is_unfinished) && !is_log)
 }
 
 /// Tells the other side why this one ends the channel.

@@ -55,6 +55,10 @@ pub enum ReplicationBug {
     RollbackNotPassed,
     /// A pass leaves volumes as large as they are.
     SizeNotPassed,
+    /// Snapshots that an unfinished pass brought are taken for those of a history that is given up.
+    PassTakenForFork,
+    /// A step of a pass does not undo what the one before brought from a way that a rollback left.
+    StepForgotten,
 }
 
 impl ReplicationBug {
@@ -77,6 +81,9 @@ impl ReplicationBug {
         Self::RollbackNotPassed,
         Self::SizeNotPassed,
     ];
+
+    /// Bugs of passes that few lives show, each with a seed of one that does.
+    pub const OF_RARE_PASSES: [(Self, u64); 2] = [(Self::PassTakenForFork, 759), (Self::StepForgotten, 1099)];
 
     /// Bugs of groups with a witness.
     pub const OF_TAKEOVERS: [Self; 4] =

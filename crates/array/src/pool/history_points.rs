@@ -147,14 +147,19 @@ impl Pool {
         Ok(count)
     }
 
-    /// Keeps the snapshots of a volume above a stamp, which are of a history that is given up, under names of their own:
-    /// `NAME~fork1`. They get new identities, so that none is taken for one of the other history. Returns their number.
+    /// Keeps the snapshots of a volume above a stamp, up to another one, under names of their own, since they are of a
+    /// history that is given up: `NAME~fork1`. They get new identities, so that none is taken for one of the other history. Returns their number.
     ///
     /// # Errors
     ///
     /// No such volume, or the pool cannot write.
-    pub async fn keep_snapshots_of_fork(&self, volume: VolumeId, above: Stamp) -> Result<usize> {
-        let kept = self.snapshots_above(volume, above)?;
+    pub async fn keep_snapshots_of_fork(
+        &self,
+        volume: VolumeId,
+        (above, until): (Stamp, Stamp),
+    ) -> Result<usize> {
+        let mut kept = self.snapshots_above(volume, above)?;
+        kept.retain(|point| point.stamp <= until);
         let one_at_a_time = self.shared.lock_changes().await;
         let number = self.number_of(volume.into())?;
         let mut puts = Vec::new();

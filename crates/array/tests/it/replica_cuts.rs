@@ -189,9 +189,16 @@ fn a_real_replica_goes_back_to_its_cut_and_keeps_what_rollbacks_of_its_primary_l
         pool.delete_rollback_points(&ids, Stamp(1003)).await.unwrap();
         assert_eq!(pool.rollbacks_above(ids[0], Stamp(0)).unwrap(), []);
         let kept: Vec<_> = pool.snapshots_above(ids[0], Stamp(0)).unwrap();
+        let end = Stamp(u64::MAX);
         assert_eq!(kept.iter().map(|point| &point.snapshot.name[..]).collect::<Vec<_>>(), ["s"]);
-        assert_eq!(pool.keep_snapshots_of_fork(ids[0], Stamp(1001)).await.unwrap(), 0, "it is of both");
-        assert_eq!(pool.keep_snapshots_of_fork(ids[0], Stamp(1000)).await.unwrap(), 1);
+        assert_eq!(
+            pool.keep_snapshots_of_fork(ids[0], (Stamp(1001), end)).await.unwrap(),
+            0,
+            "it is of both"
+        );
+        let before = (Stamp(0), Stamp(1000));
+        assert_eq!(pool.keep_snapshots_of_fork(ids[0], before).await.unwrap(), 0, "a pass brought it");
+        assert_eq!(pool.keep_snapshots_of_fork(ids[0], (Stamp(1000), end)).await.unwrap(), 1);
         assert_eq!(pool.delete_other_snapshots(ids[0], &[]).await.unwrap(), 0, "that of a fork stays");
         assert!(
             pool.delete_snapshot(VolumeKey::Id(ids[0]), "s~fork1").await.is_ok(),

@@ -31,7 +31,7 @@ mod steps;
 pub(crate) use block_ranges::BlockRanges;
 pub(crate) use inbox::PassInbox;
 pub(crate) use pace::PassPace;
-pub(crate) use receive::{PassFault, changed_ranges};
+pub(crate) use receive::{PassFault, changed_by_pass, changed_ranges};
 pub(crate) use send::{PassEnd, PassGoal, SentPass, count_born_since, send, take_cut};
 pub(crate) use steps::kept_snapshots;
 

@@ -311,6 +311,18 @@ pub(crate) async fn changed_ranges(
     Ok(changed)
 }
 
+/// The blocks of a volume that a pass which was not finished changed on its way to the snapshots that it brought: all of
+/// them are above `has`. Such a snapshot may be older than what was there, or of a way that a rollback left, and then what
+/// the sender changed since does not cover it.
+pub(crate) async fn changed_by_pass(pool: &Pool, volume: VolumeId, has: Stamp) -> Result<BlockRanges, Error> {
+    let mut changed = BlockRanges::default();
+    for brought in pool.snapshots_above(volume, has)? {
+        let on_way = changed_ranges_of(pool, (volume, brought.snapshot.snapshot), has, true).await?;
+        changed = changed.union(&on_way);
+    }
+    Ok(changed)
+}
+
 /// The blocks that were born on the way to a point above a stamp; and, if `with_holes`, those that it does not have.
 pub(super) async fn changed_ranges_of(
     pool: &Pool,

@@ -4,7 +4,7 @@ use super::{
     BlockRanges,
     block_ranges::blocks_of,
     pace::PassPace,
-    steps::{PassStep, kept_snapshots, steps_of, way_to},
+    steps::{PassStep, ReceiverState, kept_snapshots, steps_of, way_to},
 };
 use crate::{
     channel::{ChannelEnd, FrameChannel},
@@ -184,10 +184,10 @@ impl<C: FrameChannel> PassSender<'_, C> {
         let pool = &self.member.pool;
         let kept = kept_snapshots(pool, volume, goal.until)?;
         self.channel.send(FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept })).await?;
-        let mut before = goal.since;
+        let mut receiver = ReceiverState { since: goal.since, at: None };
         for step in steps_of(pool, volume, goal)? {
-            match self.send_step(volume, &step, (goal, before)).await {
-                Ok(since) => before = since,
+            match self.send_step(volume, &step, (goal, receiver)).await {
+                Ok(since) => receiver = ReceiverState { since, at: Some((step.point, step.stamp)) },
                 // People deleted the snapshot meanwhile: the next step brings what belongs to it, too.
                 Err(PassEnd::Pool(_))
                     if step.snapshot.is_some() && !pool.has_snapshot(volume, step.point) => {}
@@ -202,11 +202,11 @@ impl<C: FrameChannel> PassSender<'_, C> {
         &mut self,
         volume: VolumeId,
         step: &PassStep,
-        (goal, before): (&PassGoal, Stamp),
+        (goal, receiver): (&PassGoal, ReceiverState),
     ) -> Result<Stamp, PassEnd> {
         let key = (VolumeKey::Id(volume), SnapshotKey::Id(step.point));
         let point = self.member.pool.snapshot_device(key.0, key.1)?;
-        let way = way_to(&self.member.pool, (volume, step), (goal, before)).await?;
+        let way = way_to(&self.member.pool, (volume, step), (goal, receiver)).await?;
         let sectors = point.geometry().size.0 / SECTOR_BYTES;
         let snapshot = step.snapshot.as_ref().map(|taken| taken.snapshot);
         let frame = PassPointFrame { volume, stamp: step.stamp, sectors, snapshot };

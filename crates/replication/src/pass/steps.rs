@@ -33,6 +33,15 @@ pub(super) struct PassStep {
     pub goes_back: bool,
 }
 
+/// The receiver at the end of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiverState {
+    /// Its state and that of the next point are one up to this stamp.
+    pub since: Stamp,
+    /// The point of the step, which may lie on a way that a rollback left; `None` before the first one.
+    pub at: Option<(SnapshotId, Stamp)>,
+}
+
 /// The way to a point, from all that the receiver may have.
 #[derive(Clone, Debug)]
 pub(super) struct StepWay {
@@ -77,13 +86,13 @@ pub(crate) fn kept_snapshots(pool: &Pool, volume: VolumeId, until: Stamp) -> Res
     Ok(kept)
 }
 
-/// The way to the point of a step for a receiver that has the state at `before`, a stamp of the history.
+/// The way of a receiver to the point of a step.
 pub(super) async fn way_to(
     pool: &Pool,
     (volume, step): (VolumeId, &PassStep),
-    (goal, before): (&PassGoal, Stamp),
+    (goal, receiver): (&PassGoal, ReceiverState),
 ) -> Result<StepWay, Error> {
-    let mut way = StepWay { since: before, undone: BlockRanges::default() };
+    let mut way = StepWay { since: receiver.since, undone: BlockRanges::default() };
     if planted::is(ReplicationBug::RollbackNotPassed) {
         return Ok(way);
     }
@@ -91,6 +100,16 @@ pub(super) async fn way_to(
     let mut taken_back: Vec<SnapshotId> = rollbacks.map(|point| point.snapshot.snapshot).collect();
     if step.goes_back {
         taken_back.push(goal.cut);
+    }
+    let at = receiver.at.filter(|_| !planted::is(ReplicationBug::StepForgotten));
+    if let Some((point, stamp)) = at {
+        if !pool.has_snapshot(volume, point) {
+            // People deleted it, and nothing shows any more how it differs.
+            return Ok(StepWay { since: Stamp(0), undone: BlockRanges::default() });
+        }
+        if pool.common_stamp(volume, point, step.point)? < stamp {
+            taken_back.push(point);
+        }
     }
     for undone in taken_back {
         let shared = pool.common_stamp(volume, undone, step.point)?;

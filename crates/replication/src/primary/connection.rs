@@ -96,7 +96,7 @@ impl PrimaryGroup {
     }
 
     async fn serve_channel(&self, channel: &impl FrameChannel, agreement: &Agreement) -> PrimaryEnd {
-        let is_expected = names_changed(agreement, self.is_in_doubt.get());
+        let is_expected = names_changed(agreement, &self.introduction());
         let wanted = WantedBlocks { is_expected, ..WantedBlocks::default() };
         let mut received = pin!(self.receive_and_report(channel, (agreement, &wanted)));
         let sent = pin!(self.send_all(channel, (agreement, &wanted)));

@@ -7,11 +7,14 @@ use super::{
 };
 use crate::{
     channel::{ChannelEnd, FrameChannel},
-    connect::{ConnectFinding, ConnectOutcome, SiteRole, Transfer, TransferWay, WayBack},
+    connect::{ConnectFinding, ConnectOutcome, Introduction, SiteRole, Transfer, TransferWay, WayBack},
     exchange::{Agreement, agree, names_changed, receive, refuse},
     frame::{ChangedRangesFrame, FrameBody, PassSnapshotsFrame, RecordFrame, RefusalCode, SentRange},
     lineage::{Lineage, Side},
-    pass::{PassFault, PassGoal, PassInbox, before, changed_ranges, kept_snapshots, send, take_cut},
+    pass::{
+        PassFault, PassGoal, PassInbox, before, changed_by_pass, changed_ranges, kept_snapshots, send,
+        take_cut,
+    },
     planted::{self, ReplicationBug},
     sent_changes::bytes_of,
 };
@@ -108,7 +111,7 @@ impl SecondaryGroup {
                 self.give_back(channel, &agreement, transfer).await?
             }
             transfer => {
-                self.name_changed(channel, &agreement, transfer).await?;
+                self.name_changed(channel, (&agreement, &introduction), transfer).await?;
                 self.name_snapshots(channel).await?;
             }
         }
@@ -210,13 +213,13 @@ impl SecondaryGroup {
     async fn name_changed(
         &self,
         channel: &impl FrameChannel,
-        agreement: &Agreement,
+        (agreement, ours): (&Agreement, &Introduction),
         transfer: Option<&Transfer>,
     ) -> Result<(), SecondaryEnd> {
         let Some(common) = &agreement.outcome.common else { return Ok(()) };
         let common = common.cut.stamps()[0];
         let forks = transfer.is_some_and(|transfer| transfer.way_back != WayBack::NotNeeded);
-        let is_named = names_changed(agreement, self.is_in_doubt.get());
+        let is_named = names_changed(agreement, ours);
         let is_log = transfer.is_some_and(|transfer| transfer.way == TransferWay::Log);
         if is_log || transfer.is_none() {
             // Records go on from where the pass began.
@@ -235,7 +238,12 @@ impl SecondaryGroup {
         }
         if forks {
             for &volume in &member.volumes {
-                member.pool.keep_snapshots_of_fork(volume, common).await?;
+                // Those above are not its own: a pass that was not finished brought them.
+                let until = match planted::is(ReplicationBug::PassTakenForFork) {
+                    false => self.has.get(),
+                    true => Stamp(u64::MAX),
+                };
+                member.pool.keep_snapshots_of_fork(volume, (common, until)).await?;
             }
             let now = u64::try_from(self.world.wall().seconds).unwrap_or(0);
             forks::keep(member, (cut, self.has.get()), (common, now)).await?;
@@ -281,7 +289,11 @@ impl SecondaryGroup {
     ) -> Result<(), SecondaryEnd> {
         let ids = self.member.ids();
         for (index, &volume) in ids.iter().enumerate() {
-            let changed = changed_ranges(&self.member.pool, (volume, points[&volume]), since, forks).await?;
+            let (pool, has) = (&self.member.pool, self.has.get());
+            let mut changed = changed_ranges(pool, (volume, points[&volume]), since, forks).await?;
+            if self.member.is_in_pass() {
+                changed = changed.union(&changed_by_pass(pool, volume, has).await?);
+            }
             let sent = changed.sent();
             let mut parts: Vec<&[SentRange]> = sent.chunks(RANGES_AT_ONCE).collect();
             if parts.is_empty() {
