@@ -102,19 +102,32 @@ pub(super) async fn way_to(
         taken_back.push(goal.cut);
     }
     let at = receiver.at.filter(|_| !planted::is(ReplicationBug::StepForgotten));
-    if let Some((point, stamp)) = at {
-        if !pool.has_snapshot(volume, point) {
-            // People deleted it, and nothing shows any more how it differs.
-            return Ok(StepWay { since: Stamp(0), undone: BlockRanges::default() });
-        }
-        if pool.common_stamp(volume, point, step.point)? < stamp {
-            taken_back.push(point);
-        }
-    }
     for undone in taken_back {
-        let shared = pool.common_stamp(volume, undone, step.point)?;
-        way.since = way.since.min(shared);
-        way.undone = way.undone.union(&changed_ranges_of(pool, (volume, undone), shared, true).await?);
+        take_back(pool, (volume, step, &mut way), undone).await?;
     }
-    Ok(way)
+    let Some((point, stamp)) = at else { return Ok(way) };
+    let taken_back = match pool.common_stamp(volume, point, step.point) {
+        Ok(shared) if shared == stamp => return Ok(way),
+        Ok(_) => take_back(pool, (volume, step, &mut way), point).await,
+        Err(error) => Err(error),
+    };
+    match taken_back {
+        // People deleted it, and nothing shows any more how it differs.
+        Err(_) if !pool.has_snapshot(volume, point) => {
+            Ok(StepWay { since: Stamp(0), undone: BlockRanges::default() })
+        }
+        taken_back => taken_back.map(|()| way),
+    }
+}
+
+/// Adds to a way that the receiver may have all that leads to another point.
+async fn take_back(
+    pool: &Pool,
+    (volume, step, way): (VolumeId, &PassStep, &mut StepWay),
+    undone: SnapshotId,
+) -> Result<(), Error> {
+    let shared = pool.common_stamp(volume, undone, step.point)?;
+    way.since = way.since.min(shared);
+    way.undone = way.undone.union(&changed_ranges_of(pool, (volume, undone), shared, true).await?);
+    Ok(())
 }
