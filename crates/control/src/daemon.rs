@@ -13,6 +13,8 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use tokio::sync::mpsc;
 use world::{ThreadStarter, World, with_deadline};
 
+/// Time to open pools before a server goes on without those that are not open: their drives hang, or their logs are long.
+pub const OPENED_WITHIN: Duration = Duration::from_secs(25);
 /// Time to close a pool under a server that goes on.
 pub const CLOSED_WITHIN: Duration = Duration::from_secs(25);
 
@@ -37,6 +39,14 @@ pub struct Daemon {
     is_open: bool,
 }
 
+/// Pools that were to be opened and are not open.
+pub(crate) struct AddedPools {
+    /// Those that did not open, with the reasons.
+    pub refused: Vec<(String, Refusal)>,
+    /// Those whose openings are under way.
+    pub late: Vec<PoolThread>,
+}
+
 impl Daemon {
     /// Binds the portal's addresses, opens all pools, each on its thread, and serves them.
     ///
@@ -54,8 +64,12 @@ impl Daemon {
             return Err(Refusal::new(format!("two pools are called {twice:?}"), "name them apart"));
         }
         let mut daemon = Self::bind(world, threads, portal, notices).await?;
-        let refused = daemon.add_pools(pools).await;
-        let refused = refused.into_iter().next().map(|(_, refusal)| refusal);
+        let AddedPools { refused, late } = daemon.add_pools(pools).await;
+        let mut refused = refused.into_iter().next().map(|(_, refusal)| refusal);
+        for mut pool in late {
+            let opened = pool.opened().await;
+            refused = refused.or(daemon.join(pool, opened).await.err());
+        }
         match refused.or_else(|| names_are_unique(&daemon.pools).err()) {
             None => {
                 daemon.open();
@@ -102,15 +116,15 @@ impl Daemon {
         self.peers.dr.clone()
     }
 
-    /// Opens pools, all at the same time, each on a thread of its own. Returns the names of those that did not open, with
-    /// the reasons.
+    /// Opens pools, all at the same time, each on a thread of its own, and waits [`OPENED_WITHIN`] for them.
     ///
     /// # Panics
     ///
     /// If a pool of that name is there already.
-    pub async fn add_pools(&mut self, pools: Vec<PoolSetting>) -> Vec<(String, Refusal)> {
+    pub(crate) async fn add_pools(&mut self, pools: Vec<PoolSetting>) -> AddedPools {
         let mut starting = Vec::new();
-        let mut refused = Vec::new();
+        let (mut refused, mut late) = (Vec::new(), Vec::new());
+        let began = self.world.now();
         for pool in pools {
             assert!(self.pool(&pool.name).is_none(), "a pool is known by its name");
             let name = pool.name.clone();
@@ -128,16 +142,35 @@ impl Daemon {
             }
         }
         for mut pool in starting {
-            match pool.opened().await {
-                Ok(()) => self.pools.push(pool),
-                Err(refusal) => {
-                    refused.push((pool.name.clone(), refusal));
-                    stop_all(vec![pool]).await;
+            let left = OPENED_WITHIN.saturating_sub(self.world.now().since(began));
+            match with_deadline(self.world.sleep(left), Box::pin(pool.opened())).await {
+                None => late.push(pool),
+                Some(opened) => {
+                    let name = pool.name.clone();
+                    refused.extend(self.join(pool, opened).await.err().map(|refusal| (name, refusal)));
                 }
             }
         }
         self.route();
-        refused
+        AddedPools { refused, late }
+    }
+
+    /// Takes a pool in that is open.
+    ///
+    /// # Errors
+    ///
+    /// As `opened`: it did not open.
+    pub(crate) async fn join(
+        &mut self,
+        pool: PoolThread,
+        opened: Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        match opened {
+            Ok(()) => self.pools.push(pool),
+            Err(_) => drop(stop_all(vec![pool]).await),
+        }
+        self.route();
+        opened
     }
 
     /// Closes a pool and ends its thread, as [`Daemon::remove_all_pools`]. Its clients are disconnected.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     conditions::ConditionClaim,
+    daemon::AddedPools,
     journal::{ApplyRecord, JournalError, JournalPool},
     planted::{self, ApplyBug},
     pool_thread::ServedPool,
@@ -328,6 +329,9 @@ impl SiteServer {
         if self.daemon.pool(&pool.name).is_some() {
             return Ok(());
         }
+        if self.late.has(&pool.name) {
+            return Err(self.stopped[&pool.name].clone());
+        }
         let refused = |error: JournalError| error.refusal();
         let begun =
             self.journal.pools().map_err(refused)?.remove(&pool.name).and_then(|pool| pool.being_made);
@@ -335,8 +339,13 @@ impl SiteServer {
         let mut record = JournalPool { folder: pool.folder.clone(), being_made: Some(id) };
         self.journal.put_pool(&pool.name, &record).map_err(refused)?;
         let setting = self.places.make(pool, PoolId(id), begun.is_some());
-        if let Some((_, refusal)) = self.daemon.add_pools(vec![setting]).await.into_iter().next() {
+        let AddedPools { refused: not_made, late } = self.daemon.add_pools(vec![setting]).await;
+        if let Some((_, refusal)) = not_made.into_iter().next() {
             return Err(refusal);
+        }
+        if let Some(late) = late.into_iter().next() {
+            self.await_late(pool, late);
+            return Err(self.stopped[&pool.name].clone());
         }
         self.stopped.remove(&pool.name);
         record.being_made = None;

@@ -136,10 +136,13 @@ impl SiteServer {
 
     /// Does what a pool missed while it did not answer.
     pub(super) async fn go_on(&mut self, pool: &str) -> Result<SiteAnswer, Refusal> {
+        match self.daemon.pool(pool).is_none() {
+            true => self.join_late(pool).await?,
+            false => self.notices.of(pool).note("it answers again: the server goes on with what it missed"),
+        }
         if self.unanswered.has(pool) || self.daemon.pool(pool).is_none() {
             return Ok(SiteAnswer::default());
         }
-        self.notices.of(pool).note("it answers again: the server goes on with what it missed");
         let is_on_battery = self.power == SitePower::OnBattery;
         let own = self.serve_own(pool).await;
         let done = own.and(self.go_on_with_site().await);

@@ -9,6 +9,7 @@
 //! 4. No pool is made in the place of one that was there: the journal knows each that was made or opened.
 
 use super::{
+    late_pools::LatePools,
     places::PoolPlaces,
     planning::SitePlanner,
     pool_answers::UnansweredPools,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     conditions::condition_id,
-    daemon::Daemon,
+    daemon::{AddedPools, Daemon},
     dr::{access::DrAccess, group_services::PortalReach},
     journal::{DaemonJournal, JournalError, JournalPool},
     metrics::MetricsSetting,
@@ -80,6 +81,7 @@ pub struct SiteServer {
     pub(super) places: Rc<dyn PoolPlaces>,
     pub(super) planner: SitePlanner,
     pub(super) unanswered: UnansweredPools,
+    pub(super) late: LatePools,
     pub(super) notices: NoticeSender,
     /// Pools that did not open or cannot be as the file says, with the reasons.
     pub(super) stopped: BTreeMap<String, Refusal>,
@@ -186,6 +188,7 @@ impl SiteServer {
             places,
             planner,
             unanswered,
+            late: LatePools::default(),
             notices: notices.clone(),
             stopped: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -220,11 +223,17 @@ impl SiteServer {
             self.places.is_made(pool)
                 && self.daemon.pool(&pool.name).is_none()
                 && !self.refused.contains_key(&pool.name)
+                && !self.late.has(&pool.name)
         };
         let closed: Vec<WantedPool> = pools.iter().filter(is_closed).cloned().collect();
         let settings = closed.iter().map(|pool| self.places.open(pool)).collect();
-        for (name, refusal) in self.daemon.add_pools(settings).await {
+        let AddedPools { refused, late } = self.daemon.add_pools(settings).await;
+        for (name, refusal) in refused {
             self.stop_pool(&name, refusal);
+        }
+        for pool in late {
+            let wanted = closed.iter().find(|wanted| wanted.name == pool.name).expect("it was asked for");
+            self.await_late(wanted, pool);
         }
         for pool in closed.iter().filter(|pool| self.daemon.pool(&pool.name).is_some()) {
             self.stopped.remove(&pool.name);
@@ -236,7 +245,7 @@ impl SiteServer {
     }
 
     /// Records where an open pool is. A group may have had another name.
-    fn record(&self, pool: &WantedPool) -> Result<(), JournalError> {
+    pub(super) fn record(&self, pool: &WantedPool) -> Result<(), JournalError> {
         let known = JournalPool { folder: pool.folder.clone(), being_made: None };
         let records = self.journal.pools()?;
         // A start whose disk is full has nothing to write about pools that are as they were.

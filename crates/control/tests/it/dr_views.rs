@@ -9,7 +9,10 @@ use control::{
     },
     metrics::{MeteredDrGroup, MeteredSite, NamedFigures},
 };
-use replication::session::ReplicationMode;
+use replication::{
+    link::{ConnectionStatus, LineBytes, RoundTrips},
+    session::ReplicationMode,
+};
 use std::time::Duration;
 use world::WallTime;
 
@@ -65,7 +68,12 @@ pub fn with_groups(pools: Vec<NamedFigures>) -> MeteredSite {
         addresses: vec!["192.0.2.20:7789".to_owned()],
         connected_since: Some(NOON),
         lost_since: None,
-        connections: vec![("192.0.2.20:7789".to_owned(), Some(Duration::from_millis(12)))],
+        connections: vec![ConnectionStatus {
+            index: 0,
+            address: "192.0.2.20:7789".to_owned(),
+            round_trips: RoundTrips { idle: None, smoothed: Some(Duration::from_millis(12)) },
+            sent: LineBytes::default(),
+        }],
         last_error: None,
     };
     let metered = |view| MeteredDrGroup { pool: "mail".to_owned(), peer: "denver".to_owned(), view };

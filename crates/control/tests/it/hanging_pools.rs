@@ -247,6 +247,44 @@ fn a_right_that_is_taken_away_while_a_pool_hangs_is_gone_there_when_it_answers()
     run.completed();
 }
 
+#[test]
+fn a_pool_whose_drives_hang_at_the_start_holds_up_no_other_one_and_joins_when_it_is_open() {
+    let mut simulation = Simulation::new(73);
+    let parts = Parts::new(&mut simulation, 73);
+    let (again, own) = (parts.clone(), parts.clone());
+    simulation
+        .run(SimLimits::generous(), |world| async move { parts.serve(world, SITE, async |_, _| ()).await })
+        .completed();
+    let run = simulation.run(SimLimits::generous(), |world| async move {
+        own.slow(Duration::from_secs(20));
+        let begun = world.now();
+        let late = own.clone();
+        again
+            .serve(world, SITE, async move |site, world| {
+                let took = world.now().since(begun);
+                assert!((25..28).contains(&took.as_secs()), "{took:?}");
+                assert_eq!(users(&site, "logs").len(), 2, "the other pool is served");
+                let why = site.look().stopped["mail"].to_string();
+                assert!(why.starts_with("it is not open after 25 s: its drives hang"), "{why}");
+                // The same file once more does not open it a second time.
+                ask(&site, WantedAnswer::Apply(text_of(SITE))).await.unwrap();
+                assert!(!site.look().pools.contains_key("mail"));
+                change(&site, delete("iqn.x:a"), false).await.unwrap();
+                late.slow(Duration::ZERO);
+                world.sleep(Duration::from_secs(400)).await;
+                assert!(site.look().stopped.is_empty(), "{:?}", site.look().stopped);
+                assert_eq!(
+                    users(&site, "mail"),
+                    ["iqn.x:b"],
+                    "a right that went meanwhile is gone there, too"
+                );
+                assert_eq!(users(&site, "logs"), ["iqn.x:b"]);
+            })
+            .await;
+    });
+    run.completed();
+}
+
 /// Rights are taken away while a file is applied to a part: by the same file once more, by the server that goes on, or by the
 /// next start they do not come back.
 #[test]
