@@ -19,6 +19,14 @@ pub const PORTAL: &str = "10.9.0.1:3260";
 /// The guest's, and the target's.
 const SECRETS: [&str; 2] = ["a-secret-of-guests", "a-secret-of-arrays"];
 
+/// The program in the guest's network, with its output in the log.
+pub fn served_beside(bench: &Bench, guest: &Guest, arguments: &[&str]) -> Child {
+    let mut command = guest.beside(PROGRAM);
+    let log = fs::File::options().create(true).append(true).open(bench.path("log")).unwrap();
+    command.args(arguments).current_dir(bench.path("")).stdout(log.try_clone().unwrap()).stderr(log);
+    command.stdin(Stdio::null()).spawn().unwrap()
+}
+
 /// Further targets: with them the answer to SendTargets is longer than open-iscsi takes at once.
 const OTHER_TARGETS: usize = 300;
 
@@ -30,12 +38,9 @@ pub struct Served(Child);
 
 impl Served {
     pub fn begin(bench: &Bench, guest: &Guest, exports: &[&str]) -> Self {
-        let mut command = guest.beside(PROGRAM);
-        command.args(["export", "--iscsi", "0.0.0.0:3260"]).args(exports);
-        let log = fs::File::options().create(true).append(true).open(bench.path("log")).unwrap();
-        command.current_dir(bench.path("")).stdout(log.try_clone().unwrap()).stderr(log);
         let before = said(bench).matches("serving;").count();
-        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+        let arguments = [&["export", "--iscsi", "0.0.0.0:3260"], exports].concat();
+        let mut child = served_beside(bench, guest, &arguments);
         let begun = Instant::now();
         while said(bench).matches("serving;").count() == before {
             let has_ended = child.try_wait().unwrap().is_some();

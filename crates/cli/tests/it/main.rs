@@ -85,6 +85,7 @@ mod two_sites_auto;
 mod two_sites_etcd;
 mod two_sites_events;
 mod two_sites_hosts;
+mod two_sites_linux;
 mod two_sites_periodic;
 mod two_sites_replica;
 mod two_sites_rows;
