@@ -12,6 +12,7 @@
 mod apply;
 mod following;
 pub(crate) mod forks;
+mod going_back;
 mod kept_points;
 mod loss_bound;
 mod right;
@@ -23,6 +24,7 @@ mod verifying;
 use apply::{BegunParts, StableParts};
 pub use following::{NO_ROOM, is_out_of_room};
 pub use forks::ForkVolume;
+pub use going_back::{GoingBackError, KeptState};
 pub use loss_bound::LossBound;
 use loss_bound::ToldAnswers;
 pub use shown_clones::ShownCloneError;
