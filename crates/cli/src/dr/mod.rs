@@ -14,7 +14,7 @@ use control::{
     dr::mode::DrMode,
     web::{
         client::{
-            DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverBody, MadePairingToken, Method,
+            DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverAnswer, FailoverBody, MadePairingToken, Method,
             NewDrGroupBody, NewPairingBody, NewPairingTokenBody, in_uri,
         },
         rows::{VolumeEntry, VolumePage},
@@ -69,8 +69,8 @@ pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
         };
         let (group, body) = (find(&server, group).await?, failover_body(arguments));
         let path = format!("{GROUPS_PATH}/{}/failover", group.group);
-        let row: DrGroupRow = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
-        status::show_change(&row, &console)
+        let answer: FailoverAnswer = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
+        status::show_failover(&answer, &console)
     })
 }
 

@@ -10,7 +10,7 @@ use super::{
     group_report::{DrGroupReport, GroupReporter},
     group_view::{DrGroupView, DrRole, GroupHostsView, WitnessStanding},
     suspension::StopNotes,
-    takeover::PromotionOrder,
+    takeover::{Promoted, PromotionOrder},
     thread_channel::ThreadChannel,
     verification::VerificationPlace,
 };
@@ -53,7 +53,7 @@ const HEARD_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum GroupOrder {
     Connect(ThreadChannel),
     /// Makes this side primary, whatever the other one does.
-    Promote(PromotionOrder, oneshot::Sender<Result<(), Refusal>>),
+    Promote(PromotionOrder, oneshot::Sender<Result<Promoted, Refusal>>),
     /// A person says that the other side is off: this one, which is primary, goes on without it and without the witness.
     GoOnAlone(oneshot::Sender<Result<(), Refusal>>),
     /// Gives the right to the other side, which has everything.
@@ -419,7 +419,9 @@ impl HostedGroup {
                     }
                     drop(answer.send(gone));
                 }
-                GroupOrder::Promote(_, answer) if group.serves() => drop(answer.send(Ok(()))),
+                GroupOrder::Promote(_, answer) if group.serves() => {
+                    drop(answer.send(Ok(Promoted { may_have_lost: false })));
+                }
                 GroupOrder::Promote(order, answer) => {
                     // It may have sent more than it kept: what it writes now is of a new epoch.
                     let has = group.session().has().stamps()[0];
@@ -516,9 +518,8 @@ impl HostedGroup {
                     drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
                 }
                 GroupOrder::Promote(order, answer) => match self.promote(&group, order).await {
-                    Ok(()) => {
-                        self.occurred("dr_promoted", "primary here, by an unplanned failover");
-                        drop(answer.send(Ok(())));
+                    Ok(promoted) => {
+                        drop(answer.send(Ok(promoted)));
                         return self.keep(waiting, (group.has(), Entry::Whole));
                     }
                     Err(refusal) => drop(answer.send(Err(refusal))),

@@ -5,9 +5,15 @@
 //!
 //! 1. With a witness, this side is promoted only after that gave it the right, or a person vouched that the other side is
 //!    off.
-//! 2. Without a person it asks for the right only while no channel runs, and not before its promise to the primary ends.
+//! 2. A promotion that may lose what hosts were answered withholds the volumes from those that were connected at the other
+//!    side, before it is recorded. With a witness it may not, unless that side went on alone.
+//! 3. Without a person it asks for the right only while no channel runs, and not before its promise to the primary ends.
 
-use super::hosted_group::HostedGroup;
+use super::{
+    group_clients::{ClientsOfVolumes, client_names},
+    hosted_group::HostedGroup,
+};
+use crate::planted::{self, DrBug};
 use array::format::{EpochId, Fence};
 use replication::{
     secondary::{PromotionError, SecondaryGroup},
@@ -25,13 +31,20 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// Time beyond a lease for which a person's order waits for the right.
 const ASK_BEYOND_LEASE: Duration = Duration::from_secs(1);
 
-/// An order to become primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PromotionOrder {
-    /// By the witness, if there is one.
-    Ordinary,
+/// An order of a person to become primary.
+#[derive(Debug)]
+pub(super) struct PromotionOrder {
     /// A person vouches that the other side is off: the witness is not asked.
-    PeerIsOff,
+    pub is_peer_off: bool,
+    /// Clients that were connected there: the volumes are withheld from them, unless nothing that hosts were answered is lost.
+    pub clients: ClientsOfVolumes,
+}
+
+/// A promotion that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promoted {
+    /// Something that hosts were answered may be lost.
+    pub may_have_lost: bool,
 }
 
 impl HostedGroup {
@@ -74,27 +87,94 @@ impl HostedGroup {
     }
 
     /// Makes this side primary, as a person orders it.
-    pub(super) async fn promote(&self, group: &SecondaryGroup, order: PromotionOrder) -> Result<(), Refusal> {
-        let keeper = self.member.keeper().filter(|_| order == PromotionOrder::Ordinary);
-        if let Some(keeper) = keeper {
-            self.acquire_for_person(group, &keeper).await?;
-        }
-        let promoted = self.become_primary(group).await;
-        if promoted.is_err() {
-            self.give_right_back(group).await;
+    pub(super) async fn promote(
+        &self,
+        group: &SecondaryGroup,
+        order: PromotionOrder,
+    ) -> Result<Promoted, Refusal> {
+        let promoted = self.promote_whole_or_not(group, &order).await;
+        match &promoted {
+            Ok(Promoted { may_have_lost: true }) => {
+                let withheld = match client_names(&order.clients) {
+                    names if names.is_empty() => {
+                        "no host is known that was connected at the other site".to_owned()
+                    }
+                    names => format!("withheld from those that were connected there: {names}"),
+                };
+                let text = format!(
+                    "primary here, by an unplanned failover that may have lost what hosts were answered; {withheld}"
+                );
+                self.occurred("dr_promoted", &text);
+            }
+            Ok(_) => self.occurred(
+                "dr_promoted",
+                "primary here, by an unplanned failover; nothing that hosts were answered is lost, as the witness knows",
+            ),
+            Err(_) => self.give_right_back(group).await,
         }
         promoted
     }
 
-    /// Waits at most until a lease that was given before has ended.
-    async fn acquire_for_person(&self, group: &SecondaryGroup, keeper: &LeaseKeeper) -> Result<(), Refusal> {
+    async fn promote_whole_or_not(
+        &self,
+        group: &SecondaryGroup,
+        order: &PromotionOrder,
+    ) -> Result<Promoted, Refusal> {
+        let keeper = self.member.keeper().filter(|_| !order.is_peer_off);
+        if let Some(keeper) = &keeper
+            && self.acquire_for_person(group, keeper, false).await?
+        {
+            self.become_primary(group).await?;
+            return Ok(Promoted { may_have_lost: false });
+        }
+        if planted::is_in_dr(DrBug::WithheldAfterPromotion) {
+            self.become_primary(group).await?;
+            self.withhold(&order.clients).await?;
+            return Ok(Promoted { may_have_lost: true });
+        }
+        let new = self.withhold(&order.clients).await?;
+        let promoted = async {
+            if let Some(keeper) = &keeper {
+                self.acquire_for_person(group, keeper, true).await?;
+            }
+            self.become_primary(group).await
+        };
+        match promoted.await {
+            Ok(()) => Ok(Promoted { may_have_lost: true }),
+            Err(refusal) => {
+                self.take_withholding_back(new).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Waits at most until a lease that was given before has ended. False if the other site may have answered what is not
+    /// here, and the caller does not accept that.
+    async fn acquire_for_person(
+        &self,
+        group: &SecondaryGroup,
+        keeper: &LeaseKeeper,
+        accepts_loss: bool,
+    ) -> Result<bool, Refusal> {
         let name = &self.settings.name;
         let head = group.member().state().lineage.map(|lineage| lineage.current().epoch);
         let head = head.ok_or_else(|| self.promotion_refusal(PromotionError::Empty))?;
         let until = self.world.now() + keeper.span() + ASK_BEYOND_LEASE;
         loop {
-            let error = match keeper.acquire(head, true).await {
-                Ok(()) => return Ok(()),
+            let asked = async {
+                keeper.acquire(head, accepts_loss).await?;
+                // A person's attempt before this one may have taken the right from a site that was alone.
+                let is_whole = !keeper.is_alone();
+                keeper.record_alone().await?;
+                Ok(accepts_loss || is_whole)
+            };
+            let error = match asked.await {
+                Ok(is_given) => return Ok(is_given),
+                Err(KeeperError::Refused(WitnessRefusal::Alone | WitnessRefusal::OtherHistory))
+                    if !accepts_loss =>
+                {
+                    return Ok(false);
+                }
                 Err(error) => error,
             };
             if self.world.now() >= until {

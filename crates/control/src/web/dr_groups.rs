@@ -86,12 +86,22 @@ pub struct FailoverBody {
     pub peer_is_off: bool,
 }
 
+/// A failover that was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FailoverAnswer {
+    #[serde(flatten)]
+    pub group: DrGroupRow,
+    /// Something that hosts were answered may be lost: the volumes are withheld from the hosts that are known to have been
+    /// connected at the other site. Those that connected after the line was lost are not known.
+    pub may_have_lost: bool,
+}
+
 /// Has a pool change its groups.
-pub(super) async fn change(
+pub(super) async fn change<T: Send + 'static>(
     pool: &PoolHandle,
     name: &'static str,
-    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<(), Refusal>> + Send + 'static,
-) -> Result<(), ApiProblem> {
+    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<T, Refusal>> + Send + 'static,
+) -> Result<T, ApiProblem> {
     Ok(begin_change(pool, name, work)?.await??)
 }
 
@@ -307,6 +317,7 @@ pub(super) async fn delete(
         Some(pool) => pool.clone(),
         None if identity.may_be_done => {
             api.journal.forget_dr_services(&group)?;
+            api.journal.forget_dr_clients(&group)?;
             return Ok(StatusCode::NO_CONTENT);
         }
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
@@ -314,18 +325,19 @@ pub(super) async fn delete(
     change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
     api.journal.forget_rehearsal(&group)?;
     api.journal.forget_dr_services(&group)?;
+    api.journal.forget_dr_clients(&group)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Moves a group to the other site, or makes this site primary although the other one is not reached.
 #[utoipa::path(post, path = "/v1/dr/groups/{group}/failover", tag = "dr", request_body = FailoverBody, params(("group" = String, Path, description = "UUID")),
-    responses((status = 200, description = "It was done", body = DrGroupRow), (status = "default", response = ApiProblem)))]
+    responses((status = 200, description = "It was done", body = FailoverAnswer), (status = "default", response = ApiProblem)))]
 pub(super) async fn fail_over(
     State(api): State<ApiState>,
     caller: Caller,
     Path(group): Path<String>,
     Json(body): Json<FailoverBody>,
-) -> Result<Json<DrGroupRow>, ApiProblem> {
+) -> Result<Json<FailoverAnswer>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
     let id = view.group;
@@ -333,6 +345,7 @@ pub(super) async fn fail_over(
         let text = format!("{}: {} asked for {which} failover", view.name, caller.name);
         api.notices.of(&pool.name).occurred("dr_failover_asked", text);
     };
+    let mut may_have_lost = false;
     match (body.unplanned, view.role) {
         (true, DrRole::Primary) if view.serves => {
             let refusal = Refusal::new(format!("{} is primary here and serves", view.name), "");
@@ -342,10 +355,10 @@ pub(super) async fn fail_over(
             check_loss(&api, &view, &body)?;
             let is_peer_off = body.peer_is_off;
             note_wish("an unplanned");
-            change(&pool, "promote DR group", move |dr| {
+            let promoted = change(&pool, "promote DR group", move |dr| {
                 Box::pin(async move { dr.promote(id, is_peer_off).await })
-            })
-            .await?;
+            });
+            may_have_lost = promoted.await?.may_have_lost;
         }
         (false, DrRole::Primary) => {
             note_wish("a planned");
@@ -362,7 +375,8 @@ pub(super) async fn fail_over(
         true => row.serves,
         false => row.role != view.role && row.connected_since.is_some(),
     };
-    shown_when(&api, &caller, &group, is_shown).await.map(Json)
+    let group = shown_when(&api, &caller, &group, is_shown).await?;
+    Ok(Json(FailoverAnswer { group, may_have_lost }))
 }
 
 /// Refuses an unplanned failover that may lose more than its caller accepts, or that need not be one.

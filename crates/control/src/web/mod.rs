@@ -30,6 +30,7 @@ mod dr_rows;
 mod dr_sites;
 mod dr_suspensions;
 mod dr_verifications;
+pub mod dr_withheld;
 mod drive_warnings;
 mod drives;
 mod events;
