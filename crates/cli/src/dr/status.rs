@@ -284,12 +284,14 @@ fn rehearsal_line(row: &DrGroupRow) -> Option<String> {
         return Some(format!("a failover is being rehearsed since {since}"));
     }
     match (&row.last_rehearsal, row.role) {
-        (Some(PastRehearsalRow { ended, outcome, seconds }), _) => {
+        (Some(PastRehearsalRow { ended, outcome, seconds, last_proven }), _) => {
             let outcome = match outcome {
                 RehearsalOutcome::Passed => "passed",
                 RehearsalOutcome::Failed => "failed",
             };
-            Some(format!("rehearsed {ended}: {outcome} after {seconds:.1} s"))
+            let proven = last_proven.as_ref().map(|state| format!("; proven is state {state}"));
+            let proven = proven.unwrap_or_default();
+            Some(format!("rehearsed {ended}: {outcome} after {seconds:.1} s{proven}"))
         }
         (None, DrRole::Secondary) if row.is_complete => {
             Some(format!("never rehearsed: 'spindle failover {} --rehearse'", row.name))

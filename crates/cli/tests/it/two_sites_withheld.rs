@@ -13,8 +13,9 @@ use crate::{
 };
 use std::{thread, time::Duration};
 
-/// A target for everybody on this machine, with the volume as its first unit.
-const ROWS: &str = "[[target]]\nname = 'disks'\n[[target.unit]]\nnumber = 0\nvolume = 'mail/disk'\n";
+/// A target for everybody on this machine, with the volume as its first unit, which several hosts use.
+const ROWS: &str =
+    "[[target]]\nname = 'disks'\n[[target.unit]]\nnumber = 0\nvolume = 'mail/disk'\nshared = true\n";
 const HOST: &str = "iqn.2026-11.test:host";
 /// One that never logs out at the other site.
 const LOST_HOST: &str = "iqn.2026-11.test:lost-host";
@@ -73,7 +74,10 @@ fn hosts_of_a_lost_site_are_withheld_from_until_they_have_let_go() {
             from += steps[from..].find(step).unwrap_or_else(|| panic!("{step}: {said}"));
         }
     }
-    assert!(!said.contains(GONE_HOST) && said.contains("after the line was lost is not known here"), "{said}");
+    assert!(
+        !said.contains(GONE_HOST) && said.contains("after the line was lost is not known here"),
+        "{said}"
+    );
     let status = denver.bench.run(&["dr", "status", "--state", "state"]);
     assert!(status.stdout.contains("withheld since") && status.code == Some(1), "{}", status.stdout);
     until("it is a condition", || {
@@ -123,7 +127,9 @@ fn a_kept_state_is_promoted_and_the_newest_stays_as_a_fork() {
     denver.refused("failover sg1 --at last-proven", &format!("the time of {state}, is lost: "));
     assert!(denver.row()["role"] == "secondary" && denver.row()["forks"].as_array().unwrap().is_empty());
     denver.verb(&format!("failover sg1 --at last-proven {all}"));
-    denver.write("denver", &format!("{VOLUME}{EXPORT}[[nbd]]\nname = 'newest'\nvolume = 'mail/disk-fork1'\n"));
+    let fork = VOLUME.replace("disk", "disk-fork1");
+    let newest = "[[nbd]]\nname = 'newest'\nvolume = 'mail/disk-fork1'\n";
+    denver.write("denver", &format!("{VOLUME}{EXPORT}{fork}{newest}"));
     denver.verb("apply site.toml");
     denver.io(&["read -P 17 0 1M", "read -P 0 2M 64k", "write -P 19 4M 64k"]);
     let fork = denver.uri().replace("/disk?", "/newest?");

@@ -201,7 +201,9 @@ mod tests {
         let all = remembered.all().into_iter().flat_map(|(_, clients)| clients);
         let name = |client| match client {
             WithheldClient::AllNbd => "nbd".to_owned(),
-            WithheldClient::InitiatorPort(port) => port["iqn.x:".len()..].split(',').next().unwrap().to_owned(),
+            WithheldClient::InitiatorPort(port) => {
+                port["iqn.x:".len()..].split(',').next().unwrap().to_owned()
+            }
         };
         all.map(name).collect()
     }

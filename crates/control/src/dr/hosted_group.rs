@@ -176,6 +176,14 @@ impl HostedGroup {
         }
     }
 
+    /// Ends what a crash left of a failover to a kept state. A pool that cannot write is tried again.
+    async fn end_going_back(&self) {
+        while let Err(error) = self.member.end_going_back().await {
+            self.note_end(error.to_string());
+            self.world.sleep(FAILED_PAUSE).await;
+        }
+    }
+
     /// Begins to lead.
     fn begin(&self, (has, entry): NextRole) -> Rc<PrimaryGroup> {
         let returns = entry == Entry::Returned && !planted::is_in_dr(DrBug::ServedBeforeCompared);
@@ -467,6 +475,7 @@ impl HostedGroup {
         (has, entry): NextRole,
     ) -> Option<NextRole> {
         self.mark(true).await;
+        self.end_going_back().await;
         let is_in_doubt = entry == Entry::Returned;
         let group = Rc::new(SecondaryGroup::new(&self.world, &self.member, (has, is_in_doubt)));
         *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));

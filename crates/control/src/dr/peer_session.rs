@@ -13,7 +13,7 @@ use super::{
     link_thread::Link,
     pool_groups::{GroupVolume, begin_change},
     service_exchange::{ServiceExchange, reachable_portal},
-    site_message::{GroupOffer, RefusedOffer, CLIENTS_VERSION, SERVICES_VERSION, SiteMessage, group_of},
+    site_message::{CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SiteMessage, group_of},
     thread_channel::{carry, thread_channel},
 };
 use crate::{order::OrderRefusal, site::handle::PoolHandle};

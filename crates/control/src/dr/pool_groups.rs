@@ -35,7 +35,7 @@ use replication::{
     lineage::Lineage,
     member::GroupMember,
     merge_plan::MergePlan,
-    secondary::SecondaryGroup,
+    secondary::{KeptState, SecondaryGroup},
     session::ReplicationMode,
     witness::keeper::{KeeperError, LeaseKeeper},
 };
@@ -524,9 +524,21 @@ impl PoolDrGroups {
 
     /// Makes this side primary, whatever the other one does. `is_peer_off`: a person vouches for that, and the witness is
     /// not asked.
-    pub async fn promote(&self, group: GroupId, is_peer_off: bool) -> Result<Promoted, Refusal> {
-        let order = PromotionOrder { is_peer_off, clients: self.access.clients().of(group) };
+    /// `at`: as of a state that is kept here, instead of the newest one.
+    pub async fn promote(
+        &self,
+        group: GroupId,
+        is_peer_off: bool,
+        at: Option<KeptState>,
+    ) -> Result<Promoted, Refusal> {
+        let order = PromotionOrder { is_peer_off, clients: self.access.clients().of(group), at };
         self.ask(group, |answer| GroupOrder::Promote(order, answer)).await?
+    }
+
+    /// The states of a group that are kept here, the newest first.
+    pub fn kept_states(&self, group: GroupId) -> Result<Vec<KeptState>, Refusal> {
+        let group = self.find(group)?;
+        group.member.kept_states().map_err(|error| refusal_of(&group.settings.name, &error))
     }
 
     /// Has the primary here go on without the other side, of which a person says that it is off.

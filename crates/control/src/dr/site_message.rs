@@ -147,17 +147,17 @@ fn in_parts(
     text: &str,
     message: impl Fn(usize, usize, ServicesPart) -> SiteMessage,
 ) -> Option<Vec<SiteMessage>> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (part, more) = rest.split_at(rest.floor_char_boundary(SERVICE_PART_BYTES));
-            parts.push(part.to_owned());
-            rest = more;
-        }
-        let count = parts.len();
-        let numbered = parts.into_iter().enumerate();
-        (count <= SERVICE_PARTS_MAX)
-            .then(|| numbered.map(|(part, text)| message(part, count, ServicesPart(text))).collect())
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (part, more) = rest.split_at(rest.floor_char_boundary(SERVICE_PART_BYTES));
+        parts.push(part.to_owned());
+        rest = more;
+    }
+    let count = parts.len();
+    let numbered = parts.into_iter().enumerate();
+    (count <= SERVICE_PARTS_MAX)
+        .then(|| numbered.map(|(part, text)| message(part, count, ServicesPart(text))).collect())
 }
 
 /// A UUID of a group in a message.

@@ -16,7 +16,7 @@ use super::{
 use crate::planted::{self, DrBug};
 use array::format::{EpochId, Fence};
 use replication::{
-    secondary::{PromotionError, SecondaryGroup},
+    secondary::{GoingBackError, KeptState, PromotionError, SecondaryGroup},
     witness::{
         group::WitnessRefusal,
         keeper::{KeeperError, LeaseKeeper},
@@ -38,6 +38,8 @@ pub(super) struct PromotionOrder {
     pub is_peer_off: bool,
     /// Clients that were connected there: the volumes are withheld from them, unless nothing that hosts were answered is lost.
     pub clients: ClientsOfVolumes,
+    /// As of this state, which is kept here: everything newer is lost, and stays as a fork.
+    pub at: Option<KeptState>,
 }
 
 /// A promotion that was done.
@@ -92,6 +94,7 @@ impl HostedGroup {
         group: &SecondaryGroup,
         order: PromotionOrder,
     ) -> Result<Promoted, Refusal> {
+        let order_at = order.at.as_ref().map(|state| state.name.clone());
         let promoted = self.promote_whole_or_not(group, &order).await;
         match &promoted {
             Ok(Promoted { may_have_lost: true }) => {
@@ -101,9 +104,11 @@ impl HostedGroup {
                     }
                     names => format!("withheld from those that were connected there: {names}"),
                 };
-                let text = format!(
-                    "primary here, by an unplanned failover that may have lost what hosts were answered; {withheld}"
-                );
+                let lost = match &order_at {
+                    Some(name) => format!("as of state {name}, without everything newer, which is kept as a fork"),
+                    None => "that may have lost what hosts were answered".to_owned(),
+                };
+                let text = format!("primary here, by an unplanned failover {lost}; {withheld}");
                 self.occurred("dr_promoted", &text);
             }
             Ok(_) => self.occurred(
@@ -121,7 +126,11 @@ impl HostedGroup {
         order: &PromotionOrder,
     ) -> Result<Promoted, Refusal> {
         let keeper = self.member.keeper().filter(|_| !order.is_peer_off);
+        if let Some(state) = &order.at {
+            group.check_going_back(state).map_err(|error| self.going_back_refusal(state, error))?;
+        }
         if let Some(keeper) = &keeper
+            && order.at.is_none()
             && self.acquire_for_person(group, keeper, false).await?
         {
             self.become_primary(group).await?;
@@ -136,6 +145,10 @@ impl HostedGroup {
         let promoted = async {
             if let Some(keeper) = &keeper {
                 self.acquire_for_person(group, keeper, true).await?;
+            }
+            if let Some(state) = &order.at {
+                let gone = group.go_back(state).await;
+                gone.map_err(|error| self.going_back_refusal(state, error))?;
             }
             self.become_primary(group).await
         };
@@ -212,6 +225,17 @@ impl HostedGroup {
         if let Some(keeper) = group.member().keeper().filter(|keeper| keeper.is_holder()) {
             // Without an answer the lease ends.
             let _ = keeper.release().await;
+        }
+    }
+
+    fn going_back_refusal(&self, state: &KeptState, error: GoingBackError) -> Refusal {
+        match error {
+            GoingBackError::Pool(error) => self.refusal(&error),
+            GoingBackError::Empty => self.promotion_refusal(PromotionError::Empty),
+            GoingBackError::GivenUp => Refusal::new(
+                format!("{}: state {} cannot be promoted: {error}", self.settings.name, state.name),
+                "choose another one; this one can be cloned or exported",
+            ),
         }
     }
 

@@ -4,6 +4,8 @@ use super::{
     ApiState,
     caller::Caller,
     changing::ChangeIdentity,
+    dr_kept_states::kept_state,
+    dr_loss::check_loss,
     dr_rehearsals,
     dr_rows::{DrGroupList, DrGroupRow, rows},
     dr_sites::{link_of, site_of},
@@ -31,9 +33,10 @@ use axum::{
 };
 use replication::{
     group_record::{AutoFailover, GROUP_VOLUMES_MAX, GroupSettings},
+    secondary::KeptState,
     witness::client::WITNESS_PORT,
 };
-use report::{Refusal, calendar::utc_time};
+use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
 use std::{rc::Rc, time::Duration};
@@ -84,6 +87,10 @@ pub struct FailoverBody {
     /// Of an unplanned one: a person vouches that the other site is off, and the witness is not asked.
     #[serde(default)]
     pub peer_is_off: bool,
+    /// Of an unplanned one: as of a kept state instead of the newest one, which stays as a fork: the name of a snapshot of all
+    /// volumes of the group, or *last-proven* for the newest one that a rehearsal proved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
 }
 
 /// A failover that was done.
@@ -346,17 +353,25 @@ pub(super) async fn fail_over(
         api.notices.of(&pool.name).occurred("dr_failover_asked", text);
     };
     let mut may_have_lost = false;
+    if body.at.is_some() && !body.unplanned {
+        let problem = "a failover to a kept state loses everything newer, so it is an unplanned one";
+        return Err(ApiProblem::refused(&Refusal::new(problem, "say ⟨unplanned⟩, too")));
+    }
     match (body.unplanned, view.role) {
         (true, DrRole::Primary) if view.serves => {
             let refusal = Refusal::new(format!("{} is primary here and serves", view.name), "");
             return Err(ApiProblem::refused(&refusal));
         }
         (true, _) => {
-            check_loss(&api, &view, &body)?;
+            let at = match &body.at {
+                Some(meant) => Some(kept_state(&api, &pool, &view, meant).await?),
+                None => None,
+            };
+            check_loss(&api, &view, &body, at.as_ref())?;
             let is_peer_off = body.peer_is_off;
             note_wish("an unplanned");
             let promoted = change(&pool, "promote DR group", move |dr| {
-                Box::pin(async move { dr.promote(id, is_peer_off).await })
+                Box::pin(async move { dr.promote(id, is_peer_off, at).await })
             });
             may_have_lost = promoted.await?.may_have_lost;
         }
@@ -377,50 +392,6 @@ pub(super) async fn fail_over(
     };
     let group = shown_when(&api, &caller, &group, is_shown).await?;
     Ok(Json(FailoverAnswer { group, may_have_lost }))
-}
-
-/// Refuses an unplanned failover that may lose more than its caller accepts, or that need not be one.
-fn check_loss(api: &ApiState, view: &DrGroupView, body: &FailoverBody) -> Result<(), ApiProblem> {
-    if view.connected_since.is_some() {
-        let refusal = Refusal::new(
-            format!("the primary of {} is connected: nothing has to be lost", view.name),
-            format!("'spindle failover {}' without ⟨unplanned⟩ moves its hosts here", view.name),
-        );
-        return Err(ApiProblem::refused(&refusal));
-    }
-    if body.accept_any_loss {
-        return Ok(());
-    }
-    let Some((since, was_in_sync)) = view.complete_until else {
-        let refusal = Refusal::new(
-            format!(
-                "the primary of {} has said nothing since this server was started, so what may be lost is not known",
-                view.name
-            ),
-            "say ⟨accept-loss⟩ all, if that site is lost",
-        );
-        return Err(ApiProblem::refused(&refusal));
-    };
-    let seconds = (api.world.unix_s() - since.seconds).max(0) + 1;
-    if body.accept_loss_s.is_some_and(|accepted| accepted >= seconds as f64) {
-        return Ok(());
-    }
-    let in_sync = match was_in_sync {
-        true => "; it was in sync, so nothing is lost unless it has gone on alone since",
-        false => "",
-    };
-    let refusal = Refusal::new(
-        format!(
-            "everything that hosts of {} were answered since {} may be lost: {seconds} s{in_sync}",
-            view.name,
-            utc_time(since.seconds)
-        ),
-        format!(
-            "make sure that the other site serves no host any more, then say ⟨accept-loss⟩ {}s, or all",
-            seconds + 60
-        ),
-    );
-    Err(ApiProblem::refused(&refusal))
 }
 
 /// Says that the other site is off: this one, which is primary and holds its hosts, serves them without it and without the witness.

@@ -57,7 +57,8 @@ fn steps(initiator: Option<&str>, volumes: &[String]) -> Vec<String> {
 
 /// Rows of all hosts from which volumes of a group are withheld.
 pub(super) fn withheld_rows((pool, view): (&str, &PoolView), hosts: &[WithheldHost]) -> Vec<DrWithheldRow> {
-    let name_of = |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
+    let name_of =
+        |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
     let row = |host: &WithheldHost| {
         let names = host.volumes.iter().filter_map(|&id| name_of(id)).collect();
         DrWithheldRow::of(pool, names, host)
@@ -71,15 +72,25 @@ mod tests {
 
     #[test]
     fn each_host_has_its_steps_in_their_order() {
-        let host = WithheldHost { initiator: Some("iqn.x:a".to_owned()), volumes: Vec::new(), since_unix_s: 0 };
+        let host =
+            WithheldHost { initiator: Some("iqn.x:a".to_owned()), volumes: Vec::new(), since_unix_s: 0 };
         let row = DrWithheldRow::of("mail", vec!["disk".to_owned()], &host);
         let steps = row.steps.join("; ");
-        let order = ["stop", "unmount", "log out", "readmit mail/disk --initiator iqn.x:a", "log in", "check", "mount"];
+        let order = [
+            "stop",
+            "unmount",
+            "log out",
+            "readmit mail/disk --initiator iqn.x:a",
+            "log in",
+            "check",
+            "mount",
+        ];
         let mut from = 0;
         for step in order {
             from += steps[from..].find(step).unwrap_or_else(|| panic!("{step} is next in {steps}")) + 1;
         }
-        let nbd = DrWithheldRow::of("mail", vec!["disk".to_owned()], &WithheldHost { initiator: None, ..host });
+        let nbd =
+            DrWithheldRow::of("mail", vec!["disk".to_owned()], &WithheldHost { initiator: None, ..host });
         assert_eq!(nbd.steps[3], "'spindle volume readmit mail/disk --nbd'");
     }
 }

@@ -78,7 +78,10 @@ async fn life(world: World, scene: DrScene) {
         scene.until_up(1).await;
     }
     let (is_readmitted, was_served) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
-    drop(world.spawn("a host", come_back(Rc::clone(&scene), Rc::clone(&is_readmitted), Rc::clone(&was_served))));
+    drop(
+        world
+            .spawn("a host", come_back(Rc::clone(&scene), Rc::clone(&is_readmitted), Rc::clone(&was_served))),
+    );
     take_over(&scene, &any).await;
     check_withheld(&scene).await;
     if scene.percent(50.0) {

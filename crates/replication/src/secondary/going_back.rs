@@ -50,7 +50,7 @@ pub enum GoingBackError {
 /// # Errors
 ///
 /// A volume is missing.
-pub(crate) fn kept_states(member: &GroupMember) -> Result<Vec<KeptState>> {
+fn kept_states(member: &GroupMember) -> Result<Vec<KeptState>> {
     let mut states: Option<Vec<KeptState>> = None;
     for volume in member.ids() {
         let taken = member.pool.snapshots_above(volume, Stamp(0))?.into_iter();
@@ -82,13 +82,15 @@ fn in_both(one: KeptState, others: &[KeptState]) -> Option<KeptState> {
 }
 
 impl GroupMember {
-    /// The states of the group that this side keeps, the newest first.
+    /// The states of the group that this side keeps, the newest first. Not those of a history that was given up.
     ///
     /// # Errors
     ///
     /// A volume is missing.
     pub fn kept_states(&self) -> Result<Vec<KeptState>> {
-        kept_states(self)
+        let Some(lineage) = self.lineage() else { return Ok(Vec::new()) };
+        let states = kept_states(self)?.into_iter();
+        Ok(states.filter(|state| lineage.epoch_of(0, state.stamp).is_some()).collect())
     }
 
     /// Ends what a crash left of going back, before anything else is done with the volumes.
