@@ -146,11 +146,10 @@ impl HostedGroup {
             if let Some(keeper) = &keeper {
                 self.acquire_for_person(group, keeper, true).await?;
             }
-            if let Some(state) = &order.at {
-                let gone = group.go_back(state).await;
-                gone.map_err(|error| self.going_back_refusal(state, error))?;
+            match &order.at {
+                Some(state) => self.become_primary_as_of(group, state).await,
+                None => self.become_primary(group).await,
             }
-            self.become_primary(group).await
         };
         match promoted.await {
             Ok(()) => Ok(Promoted { may_have_lost: true }),
@@ -213,11 +212,20 @@ impl HostedGroup {
     }
 
     async fn become_primary(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
+        let (epoch, fence) = self.next_epoch();
+        let promoted = group.promote(epoch, fence).await;
+        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+    }
+
+    async fn become_primary_as_of(&self, group: &SecondaryGroup, state: &KeptState) -> Result<(), Refusal> {
+        let promoted = group.promote_as_of(state, self.next_epoch()).await;
+        promoted.map(drop).map_err(|error| self.going_back_refusal(state, error))
+    }
+
+    fn next_epoch(&self) -> (EpochId, Fence) {
         let mut epoch = [0; 16];
         self.world.fill_secret(&mut epoch);
-        let fence = Fence(self.member.state().fence.0 + 1);
-        let promoted = group.promote(EpochId(epoch), fence).await;
-        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+        (EpochId(epoch), Fence(self.member.state().fence.0 + 1))
     }
 
     /// The other site may have the right, if it is there.
@@ -231,6 +239,7 @@ impl HostedGroup {
     fn going_back_refusal(&self, state: &KeptState, error: GoingBackError) -> Refusal {
         match error {
             GoingBackError::Pool(error) => self.refusal(&error),
+            GoingBackError::Promotion(error) => self.promotion_refusal(error),
             GoingBackError::Empty => self.promotion_refusal(PromotionError::Empty),
             GoingBackError::GivenUp => Refusal::new(
                 format!("{}: state {} cannot be promoted: {error}", self.settings.name, state.name),

@@ -33,7 +33,6 @@ use axum::{
 };
 use replication::{
     group_record::{AutoFailover, GROUP_VOLUMES_MAX, GroupSettings},
-    secondary::KeptState,
     witness::client::WITNESS_PORT,
 };
 use report::Refusal;

@@ -2,8 +2,8 @@
 //! the one that is lost, and crashes of the other one at any await before, within and behind the failover.
 //!
 //! Checked are: whenever the other site is primary, it withholds the volumes that were in use from their clients, and no
-//! others; none of these is served before it is readmitted, whatever crashes; afterwards it is. A failover that was refused, and
-//! a planned one, withhold from nobody.
+//! others; none of these is served before it is readmitted, whatever crashes; afterwards it is. A failover that was refused
+//! withholds from nobody. A failover to a snapshot shows that to all hosts, and never what is newer, but in a fork.
 
 use crate::{
     dr_hosts::DrHosts,
@@ -12,7 +12,10 @@ use crate::{
 };
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
-    web::client::FailoverBody,
+    web::{
+        client::{FailoverBody, Method, NewSnapshotsBody},
+        rows::VolumePage,
+    },
 };
 use nbd::Client;
 use std::{
@@ -27,22 +30,43 @@ use world::{
 };
 
 const BLOCK: usize = 4096;
+/// Name of a snapshot of all volumes.
+const STATE: &str = "monday";
 
-async fn is_read(client: &Client) -> bool {
-    client.read(ByteOffset(0), vec![Buffer::zeroed(BLOCK)]).await.is_ok()
+/// The first byte of a volume.
+async fn read(client: &Client) -> Option<u8> {
+    let read = client.read(ByteOffset(0), vec![Buffer::zeroed(BLOCK)]).await;
+    read.ok().map(|buffers| buffers[0][0])
+}
+
+async fn write(client: &Client, byte: u8) {
+    let block = Arc::new(Buffer::copy_of(&[byte; BLOCK]));
+    client.write(ByteOffset(0), vec![block], Stability::Stable).await.expect("it is served");
+}
+
+/// Takes a snapshot of all volumes at Boston.
+async fn snapshot(scene: &DrScene) {
+    let boston = &scene.sites[0];
+    let reply = boston.ask(&scene.world, (Method::GET, "/v1/volumes"), None, None).await.unwrap();
+    let page: VolumePage = reply.parsed().unwrap();
+    let volumes = page.volumes.into_iter().map(|row| row.id).collect();
+    let body = NewSnapshotsBody { name: STATE.to_owned(), volumes, ..NewSnapshotsBody::default() };
+    let body = Some(serde_json::to_string(&body).unwrap());
+    let taken = boston.ask(&scene.world, (Method::POST, "/v1/snapshots"), body, None).await.unwrap();
+    assert!(taken.status < 300, "{taken:?}");
 }
 
 /// A host that comes back to Denver again and again, with what it had cached.
-async fn come_back(scene: Rc<DrScene>, is_readmitted: Rc<Cell<bool>>, was_served: Rc<Cell<bool>>) {
+async fn come_back(scene: Rc<DrScene>, is_readmitted: Rc<Cell<bool>>, was_served: Rc<Cell<Option<u8>>>) {
     loop {
         let pause = Duration::from_micros(500 + scene.below(6_000));
         scene.world.sleep(pause).await;
         let before = is_readmitted.get();
         if let Ok(client) = scene.sites[1].connect(&scene.world, "a").await
-            && is_read(&client).await
+            && let Some(byte) = read(&client).await
         {
             assert!(before || is_readmitted.get(), "a host is served with what it had cached");
-            was_served.set(true);
+            was_served.set(Some(byte));
             return;
         }
     }
@@ -56,11 +80,18 @@ async fn life(world: World, scene: DrScene) {
     }
     scene.create().await;
     scene.heal().await;
-    // A planned failover and a refused one withhold from nobody.
+    // A refused failover withholds from nobody.
     let host = scene.sites[0].connect(&world, "a").await.expect("boston serves it");
-    let block = Arc::new(Buffer::copy_of(&[7; BLOCK]));
-    host.write(ByteOffset(0), vec![Arc::clone(&block)], Stability::Stable).await.expect("it is served");
-    let any = FailoverBody { unplanned: true, accept_any_loss: true, ..FailoverBody::default() };
+    let other = scene.sites[0].connect(&world, "b").await.expect("boston serves it");
+    write(&host, 7).await;
+    write(&other, 7).await;
+    snapshot(&scene).await;
+    write(&host, 8).await;
+    write(&other, 8).await;
+    drop(other);
+    let at = scene.percent(50.0).then(|| STATE.to_owned());
+    let shown = if at.is_some() { 7 } else { 8 };
+    let any = FailoverBody { unplanned: true, accept_any_loss: true, at, ..FailoverBody::default() };
     assert!(!matches!(scene.failover(1, any.clone()).await, VerbOutcome::Done(_)), "it is connected");
     assert_eq!(scene.row(1).await.unwrap().withheld, [], "it was refused");
     scene.sleep_ms(2_000).await;
@@ -77,7 +108,7 @@ async fn life(world: World, scene: DrScene) {
         scene.start(1);
         scene.until_up(1).await;
     }
-    let (is_readmitted, was_served) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let (is_readmitted, was_served) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(None)));
     drop(
         world
             .spawn("a host", come_back(Rc::clone(&scene), Rc::clone(&is_readmitted), Rc::clone(&was_served))),
@@ -93,18 +124,19 @@ async fn life(world: World, scene: DrScene) {
     }
     scene.sleep_ms(500).await;
     let other = scene.sites[1].connect(&world, "b").await.expect("nobody had it");
-    assert!(is_read(&other).await);
+    assert_eq!(read(&other).await, Some(shown));
     is_readmitted.set(true);
     scene.readmit(1).await;
     for _ in 0..200 {
-        if was_served.get() {
+        if was_served.get().is_some() {
             break;
         }
         scene.sleep_ms(20).await;
     }
-    assert!(was_served.get(), "it is readmitted\n{}", scene.describe().await);
+    assert_eq!(was_served.get(), Some(shown), "it is readmitted\n{}", scene.describe().await);
+    assert_eq!(scene.row(1).await.unwrap().forks.is_empty(), shown == 8, "what is newer is in forks");
     assert_eq!(scene.row(1).await.unwrap().withheld, []);
-    // The other site forgets them, and both are alike again.
+    // The other site has what this one has, and what it had beyond is its fork.
     scene.heal().await;
     assert_eq!(scene.row(1).await.unwrap().withheld, []);
 }

@@ -8,20 +8,25 @@
 //! Invariants:
 //!
 //! 1. All volumes of the group go back, or none.
-//! 2. Everything that they had is kept as forks first, and snapshots of people that are newer stay, under names of their own.
+//! 2. The old primary never brings again what this side went back from, once this side is primary.
+//! 3. Everything that they had is kept as forks first, and snapshots of people that are newer stay, under names of their own.
 
-use super::{SecondaryGroup, forks, kept_points};
+use super::{PromotionError, SecondaryGroup, forks, kept_points};
 use crate::{
     connect::UnfinishedPass,
     cut::GroupCut,
+    group_state::GroupState,
     member::GroupMember,
     planted::{self, ReplicationBug},
 };
 use array::{
     error::{Error, Result},
-    format::{SnapshotId, Stamp, WallNanoseconds},
+    format::{BLOCK_BYTES, EpochId, Fence, SnapshotId, Stamp, WallNanoseconds},
     pool::VolumeKey,
+    volume::VolumeDevice,
 };
+use std::{rc::Rc, sync::Arc};
+use world::{BlockDevice, Buffer, ByteOffset};
 
 /// A state of all volumes of a group that a secondary keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub enum GoingBackError {
     Empty,
     #[error("it is of a history that was given up")]
     GivenUp,
+    #[error(transparent)]
+    Promotion(#[from] PromotionError),
     #[error(transparent)]
     Pool(#[from] Error),
 }
@@ -127,8 +134,48 @@ impl SecondaryGroup {
         if is_here { Ok(()) } else { Err(GoingBackError::GivenUp) }
     }
 
-    /// Takes the group to a state that this side keeps. What it has is kept as forks. To be called without a channel; a
-    /// promotion afterwards is as of that state.
+    /// Promotes this side as of a state that it keeps; see [`SecondaryGroup::go_back`] and [`SecondaryGroup::promote`]. Its
+    /// epoch begins with a write of its own, which changes nothing: an epoch without one would be behind the old primary,
+    /// from which this side would get again what it went back from.
+    ///
+    /// # Errors
+    ///
+    /// Those of both. Then it is secondary; if the pool or the records could not write, perhaps as of the state.
+    pub async fn promote_as_of(
+        &self,
+        state: &KeptState,
+        (epoch, fence): (EpochId, Fence),
+    ) -> std::result::Result<GroupState, GoingBackError> {
+        let known = self.member.fence();
+        if fence <= known {
+            return Err(PromotionError::Fence { ours: known, given: fence }.into());
+        }
+        self.go_back(state).await?;
+        let _no_clones = self.applying.lock().await;
+        let mut lineage = self.member.lineage().ok_or(GoingBackError::Empty)?;
+        lineage.promote(epoch, &GroupCut::new(vec![self.has.get()])).map_err(PromotionError::from)?;
+        // The write is of an epoch that is known, whatever crashes.
+        let known = lineage.clone();
+        self.member.change(|group| group.lineage = Some(known)).await?;
+        let first = lineage.current().spans[0].start;
+        self.write_nothing_new(first).await?;
+        self.has.set(first);
+        self.begun_until.set((first, false));
+        Ok(self.record_primary(lineage, (fence, true)).await?)
+    }
+
+    /// Writes a block as it is, under a given stamp.
+    async fn write_nothing_new(&self, stamp: Stamp) -> Result<()> {
+        let volume = *self.member.volumes.first().expect("a group has a volume");
+        let volume = self.member.pool.volume(VolumeKey::Id(volume))?;
+        let device = VolumeDevice(Rc::clone(&volume));
+        let read = device.read(ByteOffset(0), vec![Buffer::zeroed(BLOCK_BYTES)]).await;
+        let block: Vec<_> = read.map_err(Error::Copy)?.into_iter().map(Arc::new).collect();
+        volume.ensure_write(ByteOffset(0), &block, stamp).await.map_err(Error::Copy)?;
+        Ok(())
+    }
+
+    /// Takes the group to a state that this side keeps. What it has is kept as forks. To be called without a channel.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@ use array::{
 };
 use replication::{
     connect::SiteRole,
+    cut::GroupCut,
     planted::ReplicationBug,
     secondary::{GoingBackError, KeptState},
     session::ReplicationMode,
@@ -123,9 +124,12 @@ async fn life(world: World, sites: [Rc<Site>; 2]) {
         assert!(forked(&side(&pair)).await == newest);
         return;
     }
-    let promoted = own.group.promote(EpochId([9; 16]), Fence(5)).await.unwrap();
+    let promoted = own.group.promote_as_of(&state, (EpochId([9; 16]), Fence(5))).await.unwrap();
     assert_eq!((promoted.role, promoted.unfinished), (SiteRole::Primary, None));
-    assert_eq!(promoted.lineage.unwrap().current().spans[0].fork, state.stamp);
+    let lineage = promoted.lineage.unwrap();
+    assert_eq!(lineage.current().spans[0].fork, state.stamp);
+    let has = GroupCut::new(vec![own.group.member().position_after_opening().unwrap()]);
+    assert_eq!(lineage.written(&has), lineage, "the old primary lacks it");
     assert!(contents(&own.pool).await == wanted);
     let given_up = own.group.check_going_back(&states[0]);
     assert!(matches!(given_up, Err(GoingBackError::GivenUp)), "{given_up:?}");
