@@ -17,7 +17,7 @@ const GROUPS_MAX: usize = 1000;
 /// The version of the protocol from which on sites send the services of groups.
 pub(super) const SERVICES_VERSION: u16 = 3;
 /// The version from which on they send who uses the groups.
-pub(super) const CLIENTS_VERSION: u16 = 4;
+pub(super) const CLIENTS_VERSION: u16 = 5;
 /// Parts of a group's services, or of its clients.
 pub(super) const SERVICE_PARTS_MAX: usize = 64;
 /// Bytes of a part: as JSON in JSON each may become two.

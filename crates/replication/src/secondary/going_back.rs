@@ -221,7 +221,7 @@ impl SecondaryGroup {
         let cut = member.cut_of(b"newest of a fork");
         member.pool.take_cut_of_replica(&ids, cut).await?;
         for &volume in &ids {
-            member.pool.keep_snapshots_of_fork(volume, state.stamp).await?;
+            member.pool.keep_snapshots_of_fork(volume, (state.stamp, self.has.get())).await?;
         }
         let now = u64::try_from(self.world.wall().seconds).unwrap_or(0);
         forks::keep(member, (cut, self.has.get()), (state.stamp, now)).await?;
