@@ -73,6 +73,10 @@ pub enum DrBug {
     OrphansKept,
     /// Groups merge without waiting for their turns.
     TurnsIgnored,
+    /// The clients of the other site are kept in memory alone.
+    ClientsNotJournalled,
+    /// Volumes are withheld from hosts after the promotion that may have lost what they were answered.
+    WithheldAfterPromotion,
 }
 
 impl DrBug {
@@ -83,6 +87,9 @@ impl DrBug {
         Self::StaysReplica,
         Self::RecordLeftBehind,
     ];
+
+    /// Those of hosts from which volumes are withheld (`dr_withholding`).
+    pub const OF_WITHHOLDING: [Self; 2] = [Self::ClientsNotJournalled, Self::WithheldAfterPromotion];
 
     /// Those of rows that travel with a group (`dr_rows`).
     pub const OF_ROWS: [Self; 3] = [Self::RowsServedBySecondary, Self::RowsSentOnce, Self::RowsNotJournalled];

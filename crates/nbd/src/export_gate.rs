@@ -18,6 +18,9 @@ pub struct ExportGate {
     closings: Cell<u64>,
     executing: Cell<usize>,
     idle: Notify,
+    connected: Cell<usize>,
+    /// A client's connection broke, and it may come back with what it has cached.
+    has_broken: Cell<bool>,
 }
 
 /// The right of one connection.
@@ -56,6 +59,22 @@ impl ExportGate {
     /// Admits clients again, over new connections.
     pub fn readmit(&self) {
         self.is_withheld.set(false);
+        self.has_broken.set(false);
+    }
+
+    /// True if a client is connected, or one may come back whose connection broke.
+    pub fn has_clients(&self) -> bool {
+        self.connected.get() > 0 || self.has_broken.get()
+    }
+
+    pub(crate) fn begin_client(&self) {
+        self.connected.set(self.connected.get() + 1);
+    }
+
+    /// `is_done`: the client has closed the connection of its own accord.
+    pub(crate) fn end_client(&self, is_done: bool) {
+        self.connected.set(self.connected.get() - 1);
+        self.has_broken.set(self.has_broken.get() || !is_done);
     }
 
     /// Ends the connections of the export with their next request; new ones are admitted as before.

@@ -247,7 +247,8 @@ impl GroupMember {
         self.change(step_back).await
     }
 
-    /// Gives up an unfinished pass: the volumes go back to where it began.
+    /// Gives up an unfinished pass: the volumes go back to where it began. Without the cut that a pass begins with it is one
+    /// that never was: the volumes go back to a state that this side keeps.
     ///
     /// # Errors
     ///
@@ -260,7 +261,10 @@ impl GroupMember {
                     self.pool.delete_cut(&[volume], point.snapshot.snapshot).await?;
                 }
             }
-            self.pool.take_back_to_cut(&self.ids(), self.shown_cut()).await?;
+            match self.pool.has_cut(&self.ids(), self.shown_cut()) {
+                true => self.pool.take_back_to_cut(&self.ids(), self.shown_cut()).await?,
+                false => self.take_back_to_kept(pass.since.stamps()[0]).await?,
+            }
             self.change(|state| state.unfinished = None).await?;
             self.pool.delete_cut(&self.ids(), self.shown_cut()).await?;
         }

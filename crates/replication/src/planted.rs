@@ -59,6 +59,8 @@ pub enum ReplicationBug {
     PassTakenForFork,
     /// A step of a pass does not undo what the one before brought from a way that a rollback left.
     StepForgotten,
+    /// Volumes go back to a kept state, one after the other, and the record of the group knows of nothing.
+    GoneBackWithoutRecord,
 }
 
 impl ReplicationBug {

@@ -320,6 +320,7 @@ Say it at both sites. A new group of the same volumes begins with a first copy."
   spindle failover sg1                                        planned, from either site; back is the same command
   spindle failover sg1 --unplanned --accept-loss 90s          the other site is lost: this one becomes primary
   spindle failover sg1 --unplanned --accept-loss all          whatever is lost
+  spindle failover sg1 --at last-proven --accept-loss all     the same, as of the newest state that a rehearsal proved
   spindle failover --all                                      every group that is primary here, each whole
   spindle failover --all --from boston                        the same, said at the other site
   spindle failover sg1 --rehearse --report drill.html         at the secondary: could it serve now?
@@ -328,7 +329,8 @@ Say it at both sites. A new group of the same volumes begins with a first copy."
 A planned failover takes the hosts away, waits until the other site has everything, and makes it primary: nothing is lost. An \
 unplanned one says what may be lost, and is refused if that is more than --accept-loss. Make sure that the other site serves \
 no hosts any more: when it comes back it compares, and serves nothing before it knows that it may. What it had of its own \
-becomes a fork.
+becomes a fork. Where answers may be lost, the volumes are withheld from each host that was connected there, and its steps are \
+printed: stop, unmount, log out, log in, check, mount.
 
 A rehearsal moves nothing, and replication goes on: Spindle's own databases, as 'prove' makes them, are recovered as after a \
 crash and checked page by page; others need --check.
@@ -357,12 +359,18 @@ pub struct FailoverArguments {
     pub unplanned: bool,
 
     /// Unplanned: answered writes of so much time may be lost; 'all' for whatever is lost
-    #[arg(long, value_name = "TIME", requires = "unplanned", value_parser = AcceptedLoss::parse)]
+    #[arg(long, value_name = "TIME", value_parser = AcceptedLoss::parse)]
     pub accept_loss: Option<AcceptedLoss>,
 
     /// Unplanned, with a witness: the other site serves no host, for certain, and the witness is not asked
-    #[arg(long, requires = "unplanned")]
+    #[arg(long)]
     pub peer_is_off: bool,
+
+    /// Unplanned: as of a state that is kept here instead of the newest one, which stays as a fork: the name of a snapshot
+    /// of all volumes, such as replica~3, or last-proven. Rehearsal: of that state
+    #[arg(long, value_name = "STATE", conflicts_with = "all")]
+    pub at: Option<String>,
+
     /// Move nothing: at the secondary, recover and check clones of what it has, and drop them
     #[arg(long, conflicts_with = "unplanned")]
     pub rehearse: bool,

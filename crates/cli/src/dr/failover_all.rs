@@ -2,11 +2,11 @@
 //!
 //! A group that has moved is not primary there any more, so the same command goes on after a kill, and does the rest.
 
-use super::{GROUPS_PATH, arguments::FailoverArguments, failover_body, look};
+use super::{GROUPS_PATH, arguments::FailoverArguments, failover_body, look, status};
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
 use control::{
     dr::group_view::DrRole,
-    web::client::{DrGroupRow, DrSites, Method},
+    web::client::{DrGroupRow, DrSites, DrWithheldRow, FailoverAnswer, Method},
 };
 use report::Refusal;
 use serde::Serialize;
@@ -34,6 +34,11 @@ struct MovedGroup {
     problem: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// Something that its hosts were answered may be lost.
+    may_have_lost: bool,
+    /// Hosts from which its volumes are withheld.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    withheld: Vec<DrWithheldRow>,
 }
 
 /// Groups that are primary at a site, as this one knows it; in the order of `dr status`.
@@ -74,15 +79,16 @@ pub async fn run(
     for (row, to) in chosen {
         let begun = world.now();
         let asked = match arguments.dry_run {
-            true => Ok(GroupFate::WouldMove),
+            true => Ok(None),
             false => {
                 console.say_progress(&format!("{}: from {from} to {to}", row.name));
                 fail_over(server, row, arguments).await
             }
         };
-        let (fate, refusal) = match asked {
-            Ok(fate) => (fate, None),
-            Err(refusal) => (GroupFate::Stayed, Some(refusal)),
+        let (fate, answer, refusal) = match asked {
+            Ok(None) => (GroupFate::WouldMove, None, None),
+            Ok(Some(answer)) => (GroupFate::Moved, Some(answer), None),
+            Err(refusal) => (GroupFate::Stayed, None, Some(refusal)),
         };
         moved.push(MovedGroup {
             group: row.name.clone(),
@@ -92,12 +98,18 @@ pub async fn run(
             seconds: world.now().since(begun).as_secs_f64(),
             problem: refusal.as_ref().map(|refusal| refusal.problem().to_owned()),
             next: refusal.as_ref().map(|refusal| refusal.remedy().to_owned()),
+            may_have_lost: answer.as_ref().is_some_and(|answer| answer.may_have_lost),
+            withheld: answer.map(|answer| answer.group.withheld).unwrap_or_default(),
         });
     }
     if console.is_for_programs() {
         console.json_of(&moved)?;
     }
     table(&moved).iter().for_each(|line| console.say(line));
+    for one in moved.iter().filter(|one| one.may_have_lost) {
+        let lines = status::steps_of_hosts(&one.group, &one.from, &one.withheld);
+        lines.iter().for_each(|line| console.say(line));
+    }
     if moved.is_empty() {
         console
             .say(&format!("no group is primary at {from}, as far as this site knows: nothing is left to do"));
@@ -110,11 +122,10 @@ async fn fail_over(
     server: &ServerConnection,
     row: &DrGroupRow,
     arguments: &FailoverArguments,
-) -> Result<GroupFate, Refusal> {
+) -> Result<Option<FailoverAnswer>, Refusal> {
     let path = format!("{GROUPS_PATH}/{}/failover", row.group);
     let body = failover_body(arguments);
-    let _now: DrGroupRow = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
-    Ok(GroupFate::Moved)
+    server.change(Method::POST, &path, Some(&body)).await?.parsed().map(Some)
 }
 
 /// A line for each group, in columns.
@@ -150,6 +161,8 @@ mod tests {
             seconds: 1.25,
             problem: problem.map(str::to_owned),
             next: problem.map(|_| "see the pool".to_owned()),
+            may_have_lost: false,
+            withheld: Vec::new(),
         };
         let lines = table(&[
             one("sg1", GroupFate::Moved, None),

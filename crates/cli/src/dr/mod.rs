@@ -14,8 +14,8 @@ use control::{
     dr::mode::DrMode,
     web::{
         client::{
-            DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverBody, MadePairingToken, Method,
-            NewDrGroupBody, NewPairingBody, NewPairingTokenBody, in_uri,
+            DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverAnswer, FailoverBody, MadePairingToken,
+            Method, NewDrGroupBody, NewPairingBody, NewPairingTokenBody, in_uri,
         },
         rows::{VolumeEntry, VolumePage},
     },
@@ -61,6 +61,15 @@ pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
     if arguments.rehearse {
         return rehearsal::rehearse(arguments);
     }
+    if !arguments.unplanned
+        && arguments.at.is_none()
+        && (arguments.accept_loss.is_some() || arguments.peer_is_off)
+    {
+        return Err(Refusal::new(
+            "⟨accept-loss⟩ and ⟨peer-is-off⟩ are of unplanned failovers",
+            "say ⟨unplanned⟩ or ⟨at⟩, or leave them out",
+        ));
+    }
     let console = Console::new(arguments.common.json, false);
     real::run(0, RealOptions::default(), async |world: World| {
         let server = arguments.common.place.connection(&world)?;
@@ -69,20 +78,21 @@ pub fn fail_over(arguments: &FailoverArguments) -> Result<ExitStatus, Refusal> {
         };
         let (group, body) = (find(&server, group).await?, failover_body(arguments));
         let path = format!("{GROUPS_PATH}/{}/failover", group.group);
-        let row: DrGroupRow = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
-        status::show_change(&row, &console)
+        let answer: FailoverAnswer = server.change(Method::POST, &path, Some(&body)).await?.parsed()?;
+        status::show_failover(&answer, &console)
     })
 }
 
 fn failover_body(arguments: &FailoverArguments) -> FailoverBody {
     FailoverBody {
-        unplanned: arguments.unplanned,
+        unplanned: arguments.unplanned || arguments.at.is_some(),
         accept_loss_s: match arguments.accept_loss {
             Some(AcceptedLoss::Within(time)) => Some(time.as_secs_f64()),
             _ => None,
         },
         accept_any_loss: arguments.accept_loss == Some(AcceptedLoss::Any),
         peer_is_off: arguments.peer_is_off,
+        at: arguments.at.clone(),
     }
 }
 

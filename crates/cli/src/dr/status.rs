@@ -5,7 +5,7 @@ use control::{
     dr::{group_view::DrRole, mode::DrMode},
     web::client::{
         DrConnection, DrGroupList, DrGroupRow, DrMergePlan, DrMergeRow, DrMergeStart, DrSiteRow, DrSites,
-        PastRehearsalRow, RehearsalOutcome,
+        DrWithheldRow, FailoverAnswer, PastRehearsalRow, RehearsalOutcome,
     },
 };
 use replication::primary::PINNED_BYTES_MAX;
@@ -34,7 +34,9 @@ pub fn show(sites: &DrSites, groups: &DrGroupList, console: &Console) -> Result<
     warnings(groups).iter().for_each(|warning| console.warn(warning));
     let could_serve =
         |row: &DrGroupRow| !row.is_complete || row.could_serve.as_ref().is_none_or(|could| could.could_serve);
-    let is_well = |row: &DrGroupRow| row.connected_since.is_some() && !row.is_behind && could_serve(row);
+    let is_well = |row: &DrGroupRow| {
+        row.connected_since.is_some() && !row.is_behind && row.withheld.is_empty() && could_serve(row)
+    };
     let is_all_well = groups.groups.iter().all(is_well) && groups.damaged.is_empty() && !groups.is_incomplete;
     console.finish(if is_all_well { ExitStatus::Pass } else { ExitStatus::Fail })
 }
@@ -89,6 +91,45 @@ pub fn show_change(row: &DrGroupRow, console: &Console) -> Result<ExitStatus, Re
     }
     group_lines(row).iter().for_each(|line| console.say(line));
     console.finish(ExitStatus::Pass)
+}
+
+/// Shows a group that was moved, and the steps of hosts if something that they were answered may be lost.
+pub fn show_failover(answer: &FailoverAnswer, console: &Console) -> Result<ExitStatus, Refusal> {
+    if console.is_for_programs() {
+        console.json_of(answer)?;
+    }
+    let row = &answer.group;
+    if !answer.may_have_lost {
+        return show_lines(&group_lines(row), console);
+    }
+    let mut lines = group_lines(&DrGroupRow { withheld: Vec::new(), ..row.clone() });
+    lines.extend(steps_of_hosts(&row.name, &row.peer, &row.withheld));
+    show_lines(&lines, console)
+}
+
+fn show_lines(lines: &[String], console: &Console) -> Result<ExitStatus, Refusal> {
+    lines.iter().for_each(|line| console.say(line));
+    console.finish(ExitStatus::Pass)
+}
+
+/// The steps of each host from which a group is withheld after a failover that may have lost something.
+pub fn steps_of_hosts(group: &str, peer: &str, withheld: &[DrWithheldRow]) -> Vec<String> {
+    let mut lines = vec![match withheld {
+        [] => format!("{group}: answers may be lost, and no host is known that was connected at {peer}"),
+        _ => format!(
+            "{group}: answers may be lost, so it is withheld from each host that was connected at {peer}, until that has let go \
+             of what it cached. Do this for each:"
+        ),
+    }];
+    for host in withheld {
+        lines.push(format!("  {} ({})", host.host(), host.volumes.join(", ")));
+        lines.extend(host.steps.iter().enumerate().map(|(at, step)| format!("    {}. {step}", at + 1)));
+    }
+    lines.push(format!(
+        "  a host that connected at {peer} after the line was lost is not known here: stop and unmount it, too, before it \
+         connects here"
+    ));
+    lines
 }
 
 /// Shows a group beside others.
@@ -186,7 +227,19 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
         lines.push(format!("  {}/{forks}: what this site gave up, until it is deleted", row.pool));
     }
     lines.extend(rehearsal_line(row).map(|line| format!("  {line}")));
+    lines.extend(row.withheld.iter().map(withheld_line));
     lines
+}
+
+/// A host that does not get the group's volumes, why, and its next steps.
+fn withheld_line(host: &DrWithheldRow) -> String {
+    format!(
+        "  {} withheld since {} from {}, as what it cached may be of what was lost: {}",
+        host.volumes.join(", "),
+        host.since,
+        host.host(),
+        host.steps.join("; ")
+    )
 }
 
 /// Says whether hosts would be served here now.
@@ -231,12 +284,14 @@ fn rehearsal_line(row: &DrGroupRow) -> Option<String> {
         return Some(format!("a failover is being rehearsed since {since}"));
     }
     match (&row.last_rehearsal, row.role) {
-        (Some(PastRehearsalRow { ended, outcome, seconds }), _) => {
+        (Some(PastRehearsalRow { ended, outcome, seconds, last_proven }), _) => {
             let outcome = match outcome {
                 RehearsalOutcome::Passed => "passed",
                 RehearsalOutcome::Failed => "failed",
             };
-            Some(format!("rehearsed {ended}: {outcome} after {seconds:.1} s"))
+            let proven = last_proven.as_ref().map(|state| format!("; proven is state {state}"));
+            let proven = proven.unwrap_or_default();
+            Some(format!("rehearsed {ended}: {outcome} after {seconds:.1} s{proven}"))
         }
         (None, DrRole::Secondary) if row.is_complete => {
             Some(format!("never rehearsed: 'spindle failover {} --rehearse'", row.name))

@@ -656,7 +656,7 @@ cached; see 'spindle volume readmit'.")]
         #[arg(long)]
         force: bool,
     },
-    /// Give a volume to clients again from which a forced rollback withholds it
+    /// Give a volume to clients again from which a rollback or a failover withholds it
     Readmit(ReadmitArguments),
     /// Delete a volume without snapshots, or a snapshot
     #[command(after_help = "Examples:

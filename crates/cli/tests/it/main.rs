@@ -91,6 +91,7 @@ mod two_sites_replica;
 mod two_sites_rows;
 mod two_sites_suspended;
 mod two_sites_verified;
+mod two_sites_withheld;
 mod verb_table;
 mod verify;
 mod verify_counts;

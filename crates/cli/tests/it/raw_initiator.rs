@@ -31,7 +31,7 @@ impl RawInitiator {
         let keys = [("InitiatorName", initiator), ("TargetName", target), ("SessionType", "Normal")];
         session.send(&header, text::write(keys));
         let (answer, _) = session.answer(opcode::LOGIN_RESPONSE);
-        assert_eq!(answer[36], 0, "it is logged in");
+        assert_eq!(answer[36..38], [0, 0], "it is logged in");
         session
     }
 

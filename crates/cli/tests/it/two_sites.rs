@@ -116,6 +116,12 @@ impl Site {
         text
     }
 
+    /// A host that was connected to the other site gets nothing, and reads why.
+    fn refused_host_is_told(&self) {
+        let said = self.refusal_of_hosts();
+        assert!(said.contains("the export is withheld, because its contents changed"), "{said}");
+    }
+
     pub fn server(&self) -> &Child {
         self.server.as_ref().unwrap()
     }
@@ -278,6 +284,9 @@ fn kill_the_primary_under_fio(program: &Path, round: u64) {
     until("denver hears of it", || denver.row()["connected_since"].is_null());
     denver.refused("failover sg1 --unplanned", "may be lost");
     denver.verb("failover sg1 --unplanned --accept-loss 120s");
+    // Without a witness nobody knows whether the primary had gone on alone.
+    denver.refused_host_is_told();
+    denver.verb("volume readmit mail/disk --nbd");
     let verified = by(&denver, "verify_only=1", lengths).status().unwrap();
     assert!(
         verified.success(),

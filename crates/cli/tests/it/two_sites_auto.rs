@@ -20,14 +20,14 @@ use std::{
 };
 
 /// A witness at an address that is neither site's; killed when it is dropped.
-struct Witness {
+pub struct Witness {
     bench: Bench,
     address: String,
     child: Option<Child>,
 }
 
 impl Witness {
-    fn begin() -> Self {
+    pub fn begin() -> Self {
         let mut witness = Self { bench: Bench::new(), address: "127.0.0.30:0".to_owned(), child: None };
         witness.start();
         witness
@@ -49,7 +49,7 @@ impl Witness {
         }
     }
 
-    fn mode(&self, hold: &str) -> String {
+    pub fn mode(&self, hold: &str) -> String {
         format!("sync --hold {hold} --auto --witness {}", self.address)
     }
 }

@@ -23,7 +23,7 @@ fn number(name: &str) -> u64 {
 }
 
 /// Waits until a pass has brought what was written before.
-fn until_next_point(denver: &Site) -> String {
+pub fn until_next_point(denver: &Site) -> String {
     let newest = || kept(denver).last().map_or(0, |name| number(name));
     // The one under way may have begun before.
     let before = newest();

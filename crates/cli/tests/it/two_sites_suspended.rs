@@ -113,6 +113,8 @@ fn a_fork_is_listed_with_its_blocks_until_it_is_dropped() {
     boston.kill();
     until("denver hears of it", || denver.row()["connected_since"].is_null());
     denver.verb("failover sg1 --unplanned --accept-loss all");
+    // The other site may not have heard that the last client had gone.
+    denver.verb("volume readmit mail/disk --all");
     denver.io(&["write -P 20 2M 4k"]);
     boston.start();
     until("boston stands down", || boston.row()["role"] == "secondary");

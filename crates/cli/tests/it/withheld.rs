@@ -228,7 +228,9 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
         rolled_back.logs_in_again();
         rolled_back.nbd_is_refused();
         assert!(
-            rolled_back.log().contains("warning: pool: pool/store was rolled back at "),
+            rolled_back
+                .log()
+                .contains("warning: pool: pool/store was rolled back, or failed over with a loss, at "),
             "{}",
             rolled_back.log()
         );

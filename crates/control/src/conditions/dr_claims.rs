@@ -5,7 +5,7 @@ use crate::{
     dr::{
         LinkView, PeerView,
         group_report::DrMerge,
-        group_view::{DrGroupView, DrGroups, DrRole},
+        group_view::{DrGroupView, DrGroups, DrRole, WithheldHost},
     },
     site::handle::SiteView,
     web::standstill_words,
@@ -40,6 +40,8 @@ const WITNESS_SILENT: Duration = Duration::from_secs(10);
 const RATE_AFTER: Duration = Duration::from_secs(60);
 /// Groups that the text of a site names.
 const GROUPS_SHOWN: usize = 8;
+/// Hosts that a text names.
+const HOSTS_SHOWN: usize = 8;
 
 /// The other site of a group, as this one knows it.
 struct OtherSite<'l> {
@@ -168,6 +170,7 @@ pub(super) fn group_claims(
         claims.extend(copy_claim(pool, group, &other, now).map(of_group));
         claims.extend(serving_claim(pool, group).map(of_group));
         claims.extend(fork_claim(pool, group).map(of_group));
+        claims.extend(withheld_claim(pool, group).map(of_group));
         claims.extend(standstill_claim(pool, group, &other, now).map(of_group));
         claims.extend(witness_claim(pool, group, now).map(of_group));
     }
@@ -400,6 +403,31 @@ fn fork_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
     let drop = named.iter().map(|fork| format!("'spindle dr fork drop {fork}'")).collect::<Vec<_>>();
     let next = format!("see whether mail is there that the group lacks, then {}", drop.join(", "));
     Some(ConditionClaim::new("dr_fork_kept", pool, text).with_next(next))
+}
+
+/// Hosts do not get the group's volumes, as what they cached may be of what was lost.
+fn withheld_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
+    let withheld = &group.hosts.withheld;
+    let since = withheld.iter().map(|host| host.since_unix_s).max()?;
+    let name = |host: &WithheldHost| host.initiator.clone().unwrap_or_else(|| "all NBD clients".to_owned());
+    let mut names: Vec<String> = withheld.iter().map(name).collect();
+    let others = names.len().saturating_sub(HOSTS_SHOWN);
+    names.truncate(HOSTS_SHOWN);
+    if others > 0 {
+        names.push(format!("{others} others"));
+    }
+    let text = format!(
+        "{} is withheld since {} from {}: what they cached may belong to what was lost",
+        group.name,
+        shown_time(since),
+        names.join(", ")
+    );
+    let next = format!(
+        "on each of them stop what uses it, unmount it and log out; then log in, check and mount; 'spindle dr status {}' has the \
+         steps, and the command that readmits one that is still named there",
+        group.name
+    );
+    Some(ConditionClaim::new("dr_hosts_withheld", pool, text).with_next(next))
 }
 
 /// A primary whose witness does not answer: the other site would not take over without a person.

@@ -41,7 +41,7 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 13] = [
+const SEEN_TOPICS: [&str; 14] = [
     "settlement",
     "space",
     "drive",
@@ -55,6 +55,7 @@ const SEEN_TOPICS: [&str; 13] = [
     "dr_hosts_here",
     "dr_record",
     "dr_fork",
+    "dr_withheld",
 ];
 /// Topics that others raise and clear.
 const TOLD_TOPICS: [&str; 2] = ["power", "site_file"];

@@ -1,9 +1,11 @@
-//! Needs of the groups of all pools of their site: its identity, the way to witnesses, and the rows that came with groups.
+//! Needs of the groups of all pools of their site: its identity, the way to witnesses, the rows that came with groups, and
+//! the clients at other sites.
 
 use super::{
     etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness},
     kept_services::KeptServices,
     merge_turns::MergeTurns,
+    remembered_clients::ClientMemory,
 };
 use array::format::{GroupId, SiteId};
 use replication::{
@@ -43,6 +45,7 @@ struct DrAccessState {
     site: OnceLock<SiteId>,
     witness: OnceLock<WitnessAccess>,
     services: KeptServices,
+    clients: ClientMemory,
     merge_turns: MergeTurns,
 }
 
@@ -55,6 +58,11 @@ impl DrAccess {
     /// The rows that came with groups.
     pub(crate) fn services(&self) -> &KeptServices {
         &self.0.services
+    }
+
+    /// The clients of groups at their other sites.
+    pub(crate) fn clients(&self) -> &ClientMemory {
+        &self.0.clients
     }
 
     /// The turns of the groups that merge.

@@ -1,6 +1,6 @@
 //! A DR group as other threads see it.
 
-use super::{group_report::DrGroupReport, group_services::GroupServices};
+use super::{group_clients::GroupClients, group_report::DrGroupReport, group_services::GroupServices};
 use array::format::{GroupId, SiteId, VolumeId};
 use replication::session::ReplicationMode;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,20 @@ pub struct GroupHostsView {
     pub rows: Vec<String>,
     /// Rows that came with the group and are not served, each with its reason.
     pub clashes: Vec<String>,
+    /// Of a primary that serves: the clients that may have cached something, of which the other site is told.
+    pub clients: Option<Arc<GroupClients>>,
+    /// Hosts from which volumes are withheld.
+    pub withheld: Vec<WithheldHost>,
+}
+
+/// A host from which volumes of a group are withheld: what it cached may belong to what was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithheldHost {
+    /// iSCSI name of the initiator; `None` for all NBD clients, which have no names.
+    pub initiator: Option<String>,
+    pub volumes: Vec<VolumeId>,
+    /// Seconds since 1970 in UTC: of the last failover or rollback that withheld them.
+    pub since_unix_s: i64,
 }
 
 /// The witness of a group, as this side knows it.

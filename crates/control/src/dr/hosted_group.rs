@@ -10,7 +10,7 @@ use super::{
     group_report::{DrGroupReport, GroupReporter},
     group_view::{DrGroupView, DrRole, GroupHostsView, WitnessStanding},
     suspension::StopNotes,
-    takeover::PromotionOrder,
+    takeover::{Promoted, PromotionOrder},
     thread_channel::ThreadChannel,
     verification::VerificationPlace,
 };
@@ -53,7 +53,7 @@ const HEARD_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum GroupOrder {
     Connect(ThreadChannel),
     /// Makes this side primary, whatever the other one does.
-    Promote(PromotionOrder, oneshot::Sender<Result<(), Refusal>>),
+    Promote(PromotionOrder, oneshot::Sender<Result<Promoted, Refusal>>),
     /// A person says that the other side is off: this one, which is primary, goes on without it and without the witness.
     GoOnAlone(oneshot::Sender<Result<(), Refusal>>),
     /// Gives the right to the other side, which has everything.
@@ -171,6 +171,14 @@ impl HostedGroup {
     /// Marks the volumes as replicas or not, as the role wants it. A pool that cannot write is tried again.
     async fn mark(&self, is_replica: bool) {
         while let Err(error) = self.member.pool().set_replica(&self.settings.volumes, is_replica).await {
+            self.note_end(error.to_string());
+            self.world.sleep(FAILED_PAUSE).await;
+        }
+    }
+
+    /// Ends what a crash left of a failover to a kept state. A pool that cannot write is tried again.
+    async fn end_going_back(&self) {
+        while let Err(error) = self.member.end_going_back().await {
             self.note_end(error.to_string());
             self.world.sleep(FAILED_PAUSE).await;
         }
@@ -419,7 +427,9 @@ impl HostedGroup {
                     }
                     drop(answer.send(gone));
                 }
-                GroupOrder::Promote(_, answer) if group.serves() => drop(answer.send(Ok(()))),
+                GroupOrder::Promote(_, answer) if group.serves() => {
+                    drop(answer.send(Ok(Promoted { may_have_lost: false })));
+                }
                 GroupOrder::Promote(order, answer) => {
                     // It may have sent more than it kept: what it writes now is of a new epoch.
                     let has = group.session().has().stamps()[0];
@@ -465,6 +475,7 @@ impl HostedGroup {
         (has, entry): NextRole,
     ) -> Option<NextRole> {
         self.mark(true).await;
+        self.end_going_back().await;
         let is_in_doubt = entry == Entry::Returned;
         let group = Rc::new(SecondaryGroup::new(&self.world, &self.member, (has, is_in_doubt)));
         *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
@@ -516,9 +527,8 @@ impl HostedGroup {
                     drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
                 }
                 GroupOrder::Promote(order, answer) => match self.promote(&group, order).await {
-                    Ok(()) => {
-                        self.occurred("dr_promoted", "primary here, by an unplanned failover");
-                        drop(answer.send(Ok(())));
+                    Ok(promoted) => {
+                        drop(answer.send(Ok(promoted)));
                         return self.keep(waiting, (group.has(), Entry::Whole));
                     }
                     Err(refusal) => drop(answer.send(Err(refusal))),

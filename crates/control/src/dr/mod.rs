@@ -9,20 +9,23 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_services`], `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
+//! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
 //! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `hosted_group`, `takeover`,
-//! `pool_groups`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `service_exchange`, `peer_session`, [`link_view`], [`link_thread`],
+//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
 pub mod access;
+mod client_exchange;
 mod could_serve;
 mod etcd_gateway;
 mod etcd_witness;
+pub(crate) mod group_clients;
 mod group_clones;
 pub mod group_report;
 pub mod group_services;
 pub mod group_view;
 mod half_made;
+mod host_withholding;
 mod hosted_group;
 pub(crate) mod kept_services;
 pub mod line_test;
@@ -30,10 +33,13 @@ pub mod link_thread;
 pub mod link_view;
 pub(crate) mod merge_turns;
 pub mod mode;
+mod part_inbox;
 mod peer_session;
+mod pool_clients;
 pub(crate) mod pool_groups;
 mod pool_services;
 pub mod rehearsal;
+pub(crate) mod remembered_clients;
 pub(crate) mod replica_views;
 mod service_exchange;
 mod service_plan;

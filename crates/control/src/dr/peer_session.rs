@@ -6,13 +6,14 @@
 //! 2. An offer is answered once, at the latest when the session ends.
 
 use super::{
+    client_exchange::ClientExchange,
     group_services::GroupServices,
     group_view::{DrGroupView, DrRole},
     half_made::OFFER_KEPT,
     link_thread::Link,
     pool_groups::{GroupVolume, begin_change},
     service_exchange::{ServiceExchange, reachable_portal},
-    site_message::{GroupOffer, RefusedOffer, SERVICES_VERSION, SiteMessage, group_of},
+    site_message::{CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SiteMessage, group_of},
     thread_channel::{carry, thread_channel},
 };
 use crate::{order::OrderRefusal, site::handle::PoolHandle};
@@ -58,6 +59,7 @@ pub(super) struct PeerSession {
     carried: RefCell<BTreeSet<GroupId>>,
     offers: RefCell<BTreeMap<GroupId, OfferAnswer>>,
     services: Rc<ServiceExchange>,
+    clients: ClientExchange,
 }
 
 impl PeerSession {
@@ -73,6 +75,7 @@ impl PeerSession {
             carried: RefCell::default(),
             offers: RefCell::default(),
             services: Rc::default(),
+            clients: ClientExchange::default(),
         })
     }
 
@@ -229,8 +232,9 @@ impl PeerSession {
                     shown = Some(groups);
                 }
                 self.services.keep(link, peer);
+                self.clients.keep(link, peer);
                 if self.version() >= SERVICES_VERSION {
-                    for message in self.services.due(link, peer) {
+                    for message in self.due(link, peer) {
                         if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
                             return;
                         }
@@ -266,6 +270,15 @@ impl PeerSession {
             }
         };
         select(pin!(sending), pin!(taking)).await;
+    }
+
+    /// Messages that tell the other site what it does not know of its groups with this one.
+    fn due(&self, link: &Link, peer: SiteId) -> Vec<SiteMessage> {
+        let mut messages = self.services.due(link, peer);
+        if self.version() >= CLIENTS_VERSION {
+            messages.extend(self.clients.due(link, peer));
+        }
+        messages
     }
 
     /// Does what a message asks for. The error is the reason for which it is none.
@@ -307,6 +320,9 @@ impl PeerSession {
             }
             SiteMessage::Services { group, part, parts, text } => {
                 return self.services.take(&group, (part, parts), text);
+            }
+            SiteMessage::Clients { group, part, parts, text } => {
+                return self.clients.take(&group, (part, parts), text);
             }
         }
         Ok(())

@@ -11,8 +11,9 @@ use super::{
     group_view::{DamagedDrGroup, DrGroups},
     hosted_group::{Entry, GroupHosts, GroupOrder, HostedGroup},
     kept_services::KeptServices,
+    pool_clients::ClientState,
     pool_services::ServiceState,
-    takeover::PromotionOrder,
+    takeover::{Promoted, PromotionOrder},
     thread_channel::ThreadChannel,
 };
 use crate::{
@@ -34,7 +35,7 @@ use replication::{
     lineage::Lineage,
     member::GroupMember,
     merge_plan::MergePlan,
-    secondary::SecondaryGroup,
+    secondary::{KeptState, SecondaryGroup},
     session::ReplicationMode,
     witness::keeper::{KeeperError, LeaseKeeper},
 };
@@ -81,6 +82,7 @@ pub(crate) struct PoolDrGroups {
     is_all_closed: Cell<bool>,
     hosts: Rc<PoolHosts>,
     pub(super) services: ServiceState,
+    pub(super) clients: ClientState,
 }
 
 /// The clients of the pool.
@@ -102,6 +104,7 @@ impl PoolDrGroups {
             is_all_closed: Cell::new(false),
             hosts: Rc::default(),
             services: ServiceState::default(),
+            clients: ClientState::default(),
         });
         for (id, record) in load_records(pool) {
             let started = match record {
@@ -133,6 +136,7 @@ impl PoolDrGroups {
     /// Watches the groups from now on, and opens or closes their volumes to hosts of the pool.
     pub fn watch(self: &Rc<Self>, served: &Rc<ServedPool>) {
         assert!(self.hosts.0.set(Rc::downgrade(served)).is_ok(), "a pool is served once");
+        self.watch_clients(served);
         let own = Rc::downgrade(self);
         let world = self.world.clone();
         self.world.spawn("DR groups", async move {
@@ -229,6 +233,11 @@ impl PoolDrGroups {
         let warning =
             |meant: &String| format!("{meant} is served to nobody: its volume is in no DR group here");
         all.filter(without).map(warning).collect()
+    }
+
+    /// Hosts did not reach the volume at the last look.
+    pub(super) fn is_shut(&self, volume: VolumeId) -> bool {
+        self.closed.borrow().contains(&volume)
     }
 
     /// Hosts are about to reach what the groups allow now.
@@ -515,9 +524,21 @@ impl PoolDrGroups {
 
     /// Makes this side primary, whatever the other one does. `is_peer_off`: a person vouches for that, and the witness is
     /// not asked.
-    pub async fn promote(&self, group: GroupId, is_peer_off: bool) -> Result<(), Refusal> {
-        let order = if is_peer_off { PromotionOrder::PeerIsOff } else { PromotionOrder::Ordinary };
+    /// `at`: as of a state that is kept here, instead of the newest one.
+    pub async fn promote(
+        &self,
+        group: GroupId,
+        is_peer_off: bool,
+        at: Option<KeptState>,
+    ) -> Result<Promoted, Refusal> {
+        let order = PromotionOrder { is_peer_off, clients: self.access.clients().of(group), at };
         self.ask(group, |answer| GroupOrder::Promote(order, answer)).await?
+    }
+
+    /// The states of a group that are kept here, the newest first.
+    pub fn kept_states(&self, group: GroupId) -> Result<Vec<KeptState>, Refusal> {
+        let group = self.find(group)?;
+        group.member.kept_states().map_err(|error| refusal_of(&group.settings.name, &error))
     }
 
     /// Has the primary here go on without the other side, of which a person says that it is off.
@@ -560,6 +581,7 @@ impl PoolDrGroups {
         }
         self.groups.borrow_mut().remove(&group);
         self.kept().drop_group(group);
+        self.access.clients().drop_group(group);
         self.note_groups();
         self.hosts.refresh();
         Ok(())
@@ -587,11 +609,11 @@ impl PoolDrGroups {
 }
 
 /// Orders a change of a pool's groups, which its view shows at once.
-pub(crate) fn begin_change(
+pub(crate) fn begin_change<T: Send + 'static>(
     pool: &PoolHandle,
     name: &'static str,
-    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<(), Refusal>> + Send + 'static,
-) -> Result<PendingOrder<Result<(), Refusal>>, OrderRefusal> {
+    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<T, Refusal>> + Send + 'static,
+) -> Result<PendingOrder<Result<T, Refusal>>, OrderRefusal> {
     pool.begin(name, move |served| {
         Box::pin(async move {
             let done = work(Rc::clone(&served.dr)).await;

@@ -156,6 +156,8 @@ impl PoolDrGroups {
             rows: plan.map(GroupPlan::rows).unwrap_or_default(),
             clashes: plan.map(|plan| plan.clashes.clone()).unwrap_or_default(),
             own,
+            clients: self.clients_of_group(group.group),
+            withheld: self.withheld_hosts(&group.volumes),
         }
     }
 

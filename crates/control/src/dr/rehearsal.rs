@@ -12,10 +12,10 @@
 use super::group_clones::{CloneUse, SurplusClones, advice_on, clone_all, free_name};
 use crate::pool_thread::ServedPool;
 use array::{
-    format::{GroupId, VolumeId},
-    pool::{NewClone, Pool},
+    format::{GroupId, Stamp, VolumeId},
+    pool::{NewClone, Pool, SnapshotKey, VolumeKey},
 };
-use replication::secondary::SecondaryGroup;
+use replication::secondary::{KeptState, SecondaryGroup, ShownCloneError};
 use report::Refusal;
 use serving::export::{WantedExport, WantedExports};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const CLONES: CloneUse = CloneUse { what: "a rehearsal", mark: *b"rehearsal clone." };
 
 /// A rehearsal to begin.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NewRehearsal {
     pub group: GroupId,
     pub rehearsal: [u8; 16],
@@ -34,6 +34,8 @@ pub(crate) struct NewRehearsal {
     pub idle: Duration,
     /// The clones go then, although clients use them.
     pub at_most: Duration,
+    /// A kept state, instead of the newest one.
+    pub at: Option<KeptState>,
 }
 
 /// A rehearsal that is under way.
@@ -44,6 +46,8 @@ pub struct RehearsalView {
     pub began: WallTime,
     /// The group was in a pass: the clones are as of its beginning.
     pub is_merging: bool,
+    /// The clones are as of this state, which is kept.
+    pub state: Option<KeptState>,
     pub clones: Vec<RehearsedVolume>,
 }
 
@@ -153,13 +157,24 @@ impl PoolRehearsals {
         self.surplus.add(clones.iter().map(|clone| clone.clone));
         self.surplus.delete(served).await;
         let is_merging = follower.member().state().unfinished.is_some();
-        if let Err(error) = clone_all(served, &follower, &new_clones(&clones)).await {
+        let before = shown_stamp(&follower);
+        let cloned = match &new.at {
+            Some(state) => clone_state(served, state, &new_clones(&clones)).await,
+            None => clone_all(served, &follower, &new_clones(&clones)).await,
+        };
+        if let Err(error) = cloned {
             self.surplus.add(clones.iter().map(|clone| clone.clone));
             self.surplus.delete(served).await;
             let problem = format!("{name} cannot be rehearsed now: {error}");
             return Err(Refusal::new(problem, advice_on(&error)));
         }
+        let state = new.at.clone().or_else(|| {
+            // Nothing came meanwhile.
+            let states = follower.member().kept_states().unwrap_or_default();
+            states.into_iter().find(|state| state.stamp == before && shown_stamp(&follower) == before)
+        });
         let view = RehearsalView {
+            state,
             group: new.group,
             rehearsal: new.rehearsal,
             began: served.world.wall(),
@@ -167,8 +182,9 @@ impl PoolRehearsals {
             clones,
         };
         let began = served.world.now();
-        let one = Rehearsal { view: view.clone(), new, name, began, used_until: began };
-        self.under_way.borrow_mut().insert(new.group, one);
+        let (group, view_of) = (new.group, view.clone());
+        let one = Rehearsal { view: view_of, new, name, began, used_until: began };
+        self.under_way.borrow_mut().insert(group, one);
         served.serve_again();
         Ok(view)
     }
@@ -185,6 +201,25 @@ impl PoolRehearsals {
         served.show_changes();
         true
     }
+}
+
+/// The stamp of what a promotion now would show.
+fn shown_stamp(follower: &SecondaryGroup) -> Stamp {
+    let pass = follower.member().state().unfinished;
+    pass.map_or_else(|| follower.has(), |pass| pass.since.stamps()[0])
+}
+
+/// Clones a state that is kept.
+async fn clone_state(
+    served: &ServedPool,
+    state: &KeptState,
+    clones: &[(VolumeId, NewClone)],
+) -> Result<(), ShownCloneError> {
+    for (volume, clone) in clones {
+        let at = SnapshotKey::Id(state.snapshot);
+        served.pool.clone_volume(VolumeKey::Id(*volume), Some(at), clone).await?;
+    }
+    Ok(())
 }
 
 /// The NBD clients that use the clones of a rehearsal.

@@ -9,7 +9,8 @@ use super::{
     group_services::GroupServices,
     group_view::{DrGroupView, DrRole},
     link_thread::{LINK_PORT, Link},
-    site_message::{SERVICE_PARTS_MAX, ServicesPart, SiteMessage, group_of},
+    part_inbox::PartInbox,
+    site_message::{ServicesPart, SiteMessage},
 };
 use crate::{
     planted::{self, DrBug},
@@ -27,8 +28,7 @@ pub(super) struct ServiceExchange {
     sent: RefCell<BTreeMap<GroupId, Arc<GroupServices>>>,
     /// As the other site has it from this session.
     portal: RefCell<Option<Option<Address>>>,
-    /// Parts that came, in their order.
-    arriving: RefCell<BTreeMap<GroupId, Vec<String>>>,
+    arriving: PartInbox,
     /// Whole, for groups that are not secondary here yet.
     arrived: RefCell<BTreeMap<GroupId, GroupServices>>,
 }
@@ -70,18 +70,7 @@ impl ServiceExchange {
     ///
     /// It is out of order, or all parts together are none.
     pub fn take(&self, group: &str, (part, parts): (usize, usize), text: ServicesPart) -> Result<(), String> {
-        let group = group_of(group).map_err(|refusal| refusal.problem().to_owned())?;
-        let mut arriving = self.arriving.borrow_mut();
-        let so_far = arriving.entry(group).or_default();
-        if part == 0 {
-            so_far.clear();
-        }
-        if part != so_far.len() || parts > SERVICE_PARTS_MAX {
-            return Err("the parts of a group's services are out of order".to_owned());
-        }
-        so_far.push(text.into_text());
-        if so_far.len() == parts {
-            let whole = arriving.remove(&group).unwrap_or_default().concat();
+        if let Some((group, whole)) = self.arriving.take(group, (part, parts), text)? {
             let services =
                 GroupServices::parse(&whole).map_err(|why| format!("a group's services: {why}"))?;
             self.arrived.borrow_mut().insert(group, services);
@@ -143,7 +132,7 @@ pub(super) fn reachable_portal(said: &str, session: &str) -> Option<String> {
 }
 
 /// The groups of this site with another one.
-fn groups_with(link: &Link, peer: SiteId) -> impl Iterator<Item = (PoolHandle, DrGroupView)> {
+pub(super) fn groups_with(link: &Link, peer: SiteId) -> impl Iterator<Item = (PoolHandle, DrGroupView)> {
     let pools: Vec<PoolHandle> = link.site.look().pools.values().cloned().collect();
     pools.into_iter().flat_map(move |pool| {
         let groups = pool.view().map(|view| view.dr.groups.clone()).unwrap_or_default();

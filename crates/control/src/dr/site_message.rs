@@ -16,7 +16,9 @@ use std::fmt;
 const GROUPS_MAX: usize = 1000;
 /// The version of the protocol from which on sites send the services of groups.
 pub(super) const SERVICES_VERSION: u16 = 3;
-/// Parts of a group's services.
+/// The version from which on they send who uses the groups.
+pub(super) const CLIENTS_VERSION: u16 = 5;
+/// Parts of a group's services, or of its clients.
 pub(super) const SERVICE_PARTS_MAX: usize = 64;
 /// Bytes of a part: as JSON in JSON each may become two.
 const SERVICE_PART_BYTES: usize = 24_000;
@@ -36,6 +38,8 @@ pub(super) enum SiteMessage {
     Portal { iscsi: Option<String> },
     /// A part of the rows by which hosts reach a group of which the sender is primary, numbered from 0.
     Services { group: String, part: usize, parts: usize, text: ServicesPart },
+    /// A part of the clients that may have cached something of a group of which the sender is primary.
+    Clients { group: String, part: usize, parts: usize, text: ServicesPart },
 }
 
 /// A part of a text that has secrets.
@@ -117,7 +121,7 @@ impl SiteMessage {
                 (1..=GROUP_VOLUMES_MAX).contains(&offer.volumes.len())
                     && offer.witness.len() <= WITNESS_ADDRESSES_MAX
             }
-            Self::Services { part, parts, text, .. } => {
+            Self::Services { part, parts, text, .. } | Self::Clients { part, parts, text, .. } => {
                 part < parts && *parts <= SERVICE_PARTS_MAX && text.0.len() <= SERVICE_PART_BYTES
             }
             Self::HandOver { .. } | Self::Answer { .. } | Self::Portal { .. } => true,
@@ -129,22 +133,31 @@ impl SiteMessage {
 impl SiteMessage {
     /// The services of a group as messages; `None` if they are too long.
     pub fn services(group: GroupId, text: &str) -> Option<Vec<Self>> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (part, more) = rest.split_at(rest.floor_char_boundary(SERVICE_PART_BYTES));
-            parts.push(part.to_owned());
-            rest = more;
-        }
-        let count = parts.len();
-        let message = |(part, text)| Self::Services {
-            group: group.to_string(),
-            part,
-            parts: count,
-            text: ServicesPart(text),
-        };
-        (count <= SERVICE_PARTS_MAX).then(|| parts.into_iter().enumerate().map(message).collect())
+        in_parts(text, |part, parts, text| Self::Services { group: group.to_string(), part, parts, text })
     }
+
+    /// The clients of a group as messages; `None` if they are too many.
+    pub fn clients(group: GroupId, text: &str) -> Option<Vec<Self>> {
+        in_parts(text, |part, parts, text| Self::Clients { group: group.to_string(), part, parts, text })
+    }
+}
+
+/// Messages with the parts of a text, each made of its number, their count and the part.
+fn in_parts(
+    text: &str,
+    message: impl Fn(usize, usize, ServicesPart) -> SiteMessage,
+) -> Option<Vec<SiteMessage>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (part, more) = rest.split_at(rest.floor_char_boundary(SERVICE_PART_BYTES));
+        parts.push(part.to_owned());
+        rest = more;
+    }
+    let count = parts.len();
+    let numbered = parts.into_iter().enumerate();
+    (count <= SERVICE_PARTS_MAX)
+        .then(|| numbered.map(|(part, text)| message(part, count, ServicesPart(text))).collect())
 }
 
 /// A UUID of a group in a message.

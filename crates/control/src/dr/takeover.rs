@@ -5,12 +5,18 @@
 //!
 //! 1. With a witness, this side is promoted only after that gave it the right, or a person vouched that the other side is
 //!    off.
-//! 2. Without a person it asks for the right only while no channel runs, and not before its promise to the primary ends.
+//! 2. A promotion that may lose what hosts were answered withholds the volumes from those that were connected at the other
+//!    side, before it is recorded. With a witness it may not, unless that side went on alone.
+//! 3. Without a person it asks for the right only while no channel runs, and not before its promise to the primary ends.
 
-use super::hosted_group::HostedGroup;
+use super::{
+    group_clients::{ClientsOfVolumes, client_names},
+    hosted_group::HostedGroup,
+};
+use crate::planted::{self, DrBug};
 use array::format::{EpochId, Fence};
 use replication::{
-    secondary::{PromotionError, SecondaryGroup},
+    secondary::{GoingBackError, KeptState, PromotionError, SecondaryGroup},
     witness::{
         group::WitnessRefusal,
         keeper::{KeeperError, LeaseKeeper},
@@ -25,13 +31,22 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// Time beyond a lease for which a person's order waits for the right.
 const ASK_BEYOND_LEASE: Duration = Duration::from_secs(1);
 
-/// An order to become primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PromotionOrder {
-    /// By the witness, if there is one.
-    Ordinary,
+/// An order of a person to become primary.
+#[derive(Debug)]
+pub(super) struct PromotionOrder {
     /// A person vouches that the other side is off: the witness is not asked.
-    PeerIsOff,
+    pub is_peer_off: bool,
+    /// Clients that were connected there: the volumes are withheld from them, unless nothing that hosts were answered is lost.
+    pub clients: ClientsOfVolumes,
+    /// As of this state, which is kept here: everything newer is lost, and stays as a fork.
+    pub at: Option<KeptState>,
+}
+
+/// A promotion that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Promoted {
+    /// Something that hosts were answered may be lost.
+    pub may_have_lost: bool,
 }
 
 impl HostedGroup {
@@ -74,27 +89,104 @@ impl HostedGroup {
     }
 
     /// Makes this side primary, as a person orders it.
-    pub(super) async fn promote(&self, group: &SecondaryGroup, order: PromotionOrder) -> Result<(), Refusal> {
-        let keeper = self.member.keeper().filter(|_| order == PromotionOrder::Ordinary);
-        if let Some(keeper) = keeper {
-            self.acquire_for_person(group, &keeper).await?;
-        }
-        let promoted = self.become_primary(group).await;
-        if promoted.is_err() {
-            self.give_right_back(group).await;
+    pub(super) async fn promote(
+        &self,
+        group: &SecondaryGroup,
+        order: PromotionOrder,
+    ) -> Result<Promoted, Refusal> {
+        let order_at = order.at.as_ref().map(|state| state.name.clone());
+        let promoted = self.promote_whole_or_not(group, &order).await;
+        match &promoted {
+            Ok(Promoted { may_have_lost: true }) => {
+                let withheld = match client_names(&order.clients) {
+                    names if names.is_empty() => {
+                        "no host is known that was connected at the other site".to_owned()
+                    }
+                    names => format!("withheld from those that were connected there: {names}"),
+                };
+                let lost = match &order_at {
+                    Some(name) => format!("as of state {name}, without everything newer, which is kept as a fork"),
+                    None => "that may have lost what hosts were answered".to_owned(),
+                };
+                let text = format!("primary here, by an unplanned failover {lost}; {withheld}");
+                self.occurred("dr_promoted", &text);
+            }
+            Ok(_) => self.occurred(
+                "dr_promoted",
+                "primary here, by an unplanned failover; nothing that hosts were answered is lost, as the witness knows",
+            ),
+            Err(_) => self.give_right_back(group).await,
         }
         promoted
     }
 
-    /// Waits at most until a lease that was given before has ended.
-    async fn acquire_for_person(&self, group: &SecondaryGroup, keeper: &LeaseKeeper) -> Result<(), Refusal> {
+    async fn promote_whole_or_not(
+        &self,
+        group: &SecondaryGroup,
+        order: &PromotionOrder,
+    ) -> Result<Promoted, Refusal> {
+        let keeper = self.member.keeper().filter(|_| !order.is_peer_off);
+        if let Some(state) = &order.at {
+            group.check_going_back(state).map_err(|error| self.going_back_refusal(state, error))?;
+        }
+        if let Some(keeper) = &keeper
+            && order.at.is_none()
+            && self.acquire_for_person(group, keeper, false).await?
+        {
+            self.become_primary(group).await?;
+            return Ok(Promoted { may_have_lost: false });
+        }
+        if planted::is_in_dr(DrBug::WithheldAfterPromotion) {
+            self.become_primary(group).await?;
+            self.withhold(&order.clients).await?;
+            return Ok(Promoted { may_have_lost: true });
+        }
+        let new = self.withhold(&order.clients).await?;
+        let promoted = async {
+            if let Some(keeper) = &keeper {
+                self.acquire_for_person(group, keeper, true).await?;
+            }
+            match &order.at {
+                Some(state) => self.become_primary_as_of(group, state).await,
+                None => self.become_primary(group).await,
+            }
+        };
+        match promoted.await {
+            Ok(()) => Ok(Promoted { may_have_lost: true }),
+            Err(refusal) => {
+                self.take_withholding_back(new).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Waits at most until a lease that was given before has ended. False if the other site may have answered what is not
+    /// here, and the caller does not accept that.
+    async fn acquire_for_person(
+        &self,
+        group: &SecondaryGroup,
+        keeper: &LeaseKeeper,
+        accepts_loss: bool,
+    ) -> Result<bool, Refusal> {
         let name = &self.settings.name;
         let head = group.member().state().lineage.map(|lineage| lineage.current().epoch);
         let head = head.ok_or_else(|| self.promotion_refusal(PromotionError::Empty))?;
         let until = self.world.now() + keeper.span() + ASK_BEYOND_LEASE;
         loop {
-            let error = match keeper.acquire(head, true).await {
-                Ok(()) => return Ok(()),
+            let asked = async {
+                keeper.acquire(head, accepts_loss).await?;
+                // A person's attempt before this one may have taken the right from a site that was alone.
+                let is_whole = !keeper.is_alone();
+                keeper.record_alone().await?;
+                Ok(accepts_loss || is_whole)
+            };
+            let error = match asked.await {
+                Ok(is_given) => return Ok(is_given),
+                Err(KeeperError::Refused(WitnessRefusal::Alone | WitnessRefusal::OtherHistory))
+                    if !accepts_loss =>
+                {
+                    return Ok(false);
+                }
                 Err(error) => error,
             };
             if self.world.now() >= until {
@@ -120,11 +212,20 @@ impl HostedGroup {
     }
 
     async fn become_primary(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
+        let (epoch, fence) = self.next_epoch();
+        let promoted = group.promote(epoch, fence).await;
+        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+    }
+
+    async fn become_primary_as_of(&self, group: &SecondaryGroup, state: &KeptState) -> Result<(), Refusal> {
+        let promoted = group.promote_as_of(state, self.next_epoch()).await;
+        promoted.map(drop).map_err(|error| self.going_back_refusal(state, error))
+    }
+
+    fn next_epoch(&self) -> (EpochId, Fence) {
         let mut epoch = [0; 16];
         self.world.fill_secret(&mut epoch);
-        let fence = Fence(self.member.state().fence.0 + 1);
-        let promoted = group.promote(EpochId(epoch), fence).await;
-        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+        (EpochId(epoch), Fence(self.member.state().fence.0 + 1))
     }
 
     /// The other site may have the right, if it is there.
@@ -132,6 +233,18 @@ impl HostedGroup {
         if let Some(keeper) = group.member().keeper().filter(|keeper| keeper.is_holder()) {
             // Without an answer the lease ends.
             let _ = keeper.release().await;
+        }
+    }
+
+    fn going_back_refusal(&self, state: &KeptState, error: GoingBackError) -> Refusal {
+        match error {
+            GoingBackError::Pool(error) => self.refusal(&error),
+            GoingBackError::Promotion(error) => self.promotion_refusal(error),
+            GoingBackError::Empty => self.promotion_refusal(PromotionError::Empty),
+            GoingBackError::GivenUp => Refusal::new(
+                format!("{}: state {} cannot be promoted: {error}", self.settings.name, state.name),
+                "choose another one; this one can be cloned or exported",
+            ),
         }
     }
 

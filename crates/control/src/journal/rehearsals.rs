@@ -27,6 +27,36 @@ pub struct PastRehearsal {
     pub outcome: RehearsalOutcome,
     /// From the cut to the answer.
     pub seconds: f64,
+    /// The kept states that rehearsals proved, in the order in which they did, [`PROVEN_MAX`] at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proven: Vec<ProvenState>,
+}
+
+/// Proven states of a group that are remembered.
+pub const PROVEN_MAX: usize = 64;
+
+/// A kept state of a group that a rehearsal has checked and found in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProvenState {
+    /// UUID of the snapshots that keep it.
+    pub snapshot: String,
+    pub name: String,
+}
+
+impl PastRehearsal {
+    /// The rehearsal that ends now, after the one before it, which `state` was rehearsed in if it is a kept one.
+    pub fn after(self, before: Option<Self>, state: Option<ProvenState>) -> Self {
+        let mut proven = before.map(|before| before.proven).unwrap_or_default();
+        if let Some(state) = state {
+            proven.retain(|known| known.snapshot != state.snapshot);
+            if self.outcome == RehearsalOutcome::Passed {
+                proven.push(state);
+            }
+        }
+        let surplus = proven.len().saturating_sub(PROVEN_MAX);
+        proven.drain(..surplus);
+        Self { proven, ..self }
+    }
 }
 
 impl DaemonJournal {

@@ -155,6 +155,19 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "dr_hosts_withheld",
+        "dr_withheld",
+        Warning,
+        "A DR group is withheld from hosts, since a failover or a rollback may have lost what they were answered.",
+        [
+            "These hosts get errors from the group's volumes. Mail on them stands still.",
+            "It executes no command of them, so that nothing they have cached damages what is here. Others are served.",
+            "Until each of them has logged out here, or a person readmits it.",
+            "On each host: stop, unmount, log out, log in, check, mount. 'spindle dr status GROUP' names the hosts, with the command that readmits one.",
+        ],
+        Now,
+    ),
+    condition(
         "dr_merge_waits",
         "dr_merge",
         Note,

@@ -390,7 +390,8 @@ fn begin_services(
 ) -> Result<(), Refusal> {
     let access = daemon.dr_access();
     let unusable = access.services().load(journal).map_err(|error| error.refusal())?;
-    unusable.iter().for_each(|line| notices.warn(line.clone()));
+    let unread = access.clients().load(journal).map_err(|error| error.refusal())?;
+    unusable.iter().chain(&unread).for_each(|line| notices.warn(line.clone()));
     let reach = |address: &Option<Address>, is_certified: bool| match address {
         None => PortalReach::Nobody,
         Some(address) if address.is_local() => PortalReach::Local,

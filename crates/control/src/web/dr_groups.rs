@@ -4,6 +4,8 @@ use super::{
     ApiState,
     caller::Caller,
     changing::ChangeIdentity,
+    dr_kept_states::kept_state,
+    dr_loss::check_loss,
     dr_rehearsals,
     dr_rows::{DrGroupList, DrGroupRow, rows},
     dr_sites::{link_of, site_of},
@@ -33,7 +35,7 @@ use replication::{
     group_record::{AutoFailover, GROUP_VOLUMES_MAX, GroupSettings},
     witness::client::WITNESS_PORT,
 };
-use report::{Refusal, calendar::utc_time};
+use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
 use std::{rc::Rc, time::Duration};
@@ -84,14 +86,28 @@ pub struct FailoverBody {
     /// Of an unplanned one: a person vouches that the other site is off, and the witness is not asked.
     #[serde(default)]
     pub peer_is_off: bool,
+    /// Of an unplanned one: as of a kept state instead of the newest one, which stays as a fork: the name of a snapshot of all
+    /// volumes of the group, or *last-proven* for the newest one that a rehearsal proved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// A failover that was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FailoverAnswer {
+    #[serde(flatten)]
+    pub group: DrGroupRow,
+    /// Something that hosts were answered may be lost: the volumes are withheld from the hosts that are known to have been
+    /// connected at the other site. Those that connected after the line was lost are not known.
+    pub may_have_lost: bool,
 }
 
 /// Has a pool change its groups.
-pub(super) async fn change(
+pub(super) async fn change<T: Send + 'static>(
     pool: &PoolHandle,
     name: &'static str,
-    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<(), Refusal>> + Send + 'static,
-) -> Result<(), ApiProblem> {
+    work: impl FnOnce(Rc<PoolDrGroups>) -> LocalFuture<Result<T, Refusal>> + Send + 'static,
+) -> Result<T, ApiProblem> {
     Ok(begin_change(pool, name, work)?.await??)
 }
 
@@ -307,6 +323,7 @@ pub(super) async fn delete(
         Some(pool) => pool.clone(),
         None if identity.may_be_done => {
             api.journal.forget_dr_services(&group)?;
+            api.journal.forget_dr_clients(&group)?;
             return Ok(StatusCode::NO_CONTENT);
         }
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
@@ -314,18 +331,19 @@ pub(super) async fn delete(
     change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
     api.journal.forget_rehearsal(&group)?;
     api.journal.forget_dr_services(&group)?;
+    api.journal.forget_dr_clients(&group)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Moves a group to the other site, or makes this site primary although the other one is not reached.
 #[utoipa::path(post, path = "/v1/dr/groups/{group}/failover", tag = "dr", request_body = FailoverBody, params(("group" = String, Path, description = "UUID")),
-    responses((status = 200, description = "It was done", body = DrGroupRow), (status = "default", response = ApiProblem)))]
+    responses((status = 200, description = "It was done", body = FailoverAnswer), (status = "default", response = ApiProblem)))]
 pub(super) async fn fail_over(
     State(api): State<ApiState>,
     caller: Caller,
     Path(group): Path<String>,
     Json(body): Json<FailoverBody>,
-) -> Result<Json<DrGroupRow>, ApiProblem> {
+) -> Result<Json<FailoverAnswer>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
     let id = view.group;
@@ -333,19 +351,28 @@ pub(super) async fn fail_over(
         let text = format!("{}: {} asked for {which} failover", view.name, caller.name);
         api.notices.of(&pool.name).occurred("dr_failover_asked", text);
     };
+    let mut may_have_lost = false;
+    if body.at.is_some() && !body.unplanned {
+        let problem = "a failover to a kept state loses everything newer, so it is an unplanned one";
+        return Err(ApiProblem::refused(&Refusal::new(problem, "say ⟨unplanned⟩, too")));
+    }
     match (body.unplanned, view.role) {
         (true, DrRole::Primary) if view.serves => {
             let refusal = Refusal::new(format!("{} is primary here and serves", view.name), "");
             return Err(ApiProblem::refused(&refusal));
         }
         (true, _) => {
-            check_loss(&api, &view, &body)?;
+            let at = match &body.at {
+                Some(meant) => Some(kept_state(&api, &pool, &view, meant).await?),
+                None => None,
+            };
+            check_loss(&api, &view, &body, at.as_ref())?;
             let is_peer_off = body.peer_is_off;
             note_wish("an unplanned");
-            change(&pool, "promote DR group", move |dr| {
-                Box::pin(async move { dr.promote(id, is_peer_off).await })
-            })
-            .await?;
+            let promoted = change(&pool, "promote DR group", move |dr| {
+                Box::pin(async move { dr.promote(id, is_peer_off, at).await })
+            });
+            may_have_lost = promoted.await?.may_have_lost;
         }
         (false, DrRole::Primary) => {
             note_wish("a planned");
@@ -362,51 +389,8 @@ pub(super) async fn fail_over(
         true => row.serves,
         false => row.role != view.role && row.connected_since.is_some(),
     };
-    shown_when(&api, &caller, &group, is_shown).await.map(Json)
-}
-
-/// Refuses an unplanned failover that may lose more than its caller accepts, or that need not be one.
-fn check_loss(api: &ApiState, view: &DrGroupView, body: &FailoverBody) -> Result<(), ApiProblem> {
-    if view.connected_since.is_some() {
-        let refusal = Refusal::new(
-            format!("the primary of {} is connected: nothing has to be lost", view.name),
-            format!("'spindle failover {}' without ⟨unplanned⟩ moves its hosts here", view.name),
-        );
-        return Err(ApiProblem::refused(&refusal));
-    }
-    if body.accept_any_loss {
-        return Ok(());
-    }
-    let Some((since, was_in_sync)) = view.complete_until else {
-        let refusal = Refusal::new(
-            format!(
-                "the primary of {} has said nothing since this server was started, so what may be lost is not known",
-                view.name
-            ),
-            "say ⟨accept-loss⟩ all, if that site is lost",
-        );
-        return Err(ApiProblem::refused(&refusal));
-    };
-    let seconds = (api.world.unix_s() - since.seconds).max(0) + 1;
-    if body.accept_loss_s.is_some_and(|accepted| accepted >= seconds as f64) {
-        return Ok(());
-    }
-    let in_sync = match was_in_sync {
-        true => "; it was in sync, so nothing is lost unless it has gone on alone since",
-        false => "",
-    };
-    let refusal = Refusal::new(
-        format!(
-            "everything that hosts of {} were answered since {} may be lost: {seconds} s{in_sync}",
-            view.name,
-            utc_time(since.seconds)
-        ),
-        format!(
-            "make sure that the other site serves no host any more, then say ⟨accept-loss⟩ {}s, or all",
-            seconds + 60
-        ),
-    );
-    Err(ApiProblem::refused(&refusal))
+    let group = shown_when(&api, &caller, &group, is_shown).await?;
+    Ok(Json(FailoverAnswer { group, may_have_lost }))
 }
 
 /// Says that the other site is off: this one, which is primary and holds its hosts, serves them without it and without the witness.

@@ -2,8 +2,8 @@
 //! starts no program.
 
 use super::{
-    ApiState, caller::Caller, changing::ChangeIdentity, dr_groups::group_of, dr_rows::DrGroupRow,
-    orders::order, problem::ApiProblem,
+    ApiState, caller::Caller, changing::ChangeIdentity, dr_groups::group_of, dr_kept_states::kept_state,
+    dr_rows::DrGroupRow, orders::order, problem::ApiProblem,
 };
 use crate::{
     dr::{
@@ -11,7 +11,7 @@ use crate::{
         rehearsal::{NewRehearsal, RehearsalView},
     },
     journal::{
-        rehearsals::{PastRehearsal, RehearsalOutcome},
+        rehearsals::{PastRehearsal, ProvenState, RehearsalOutcome},
         tokens::CallerRole,
     },
     site::handle::PoolHandle,
@@ -25,6 +25,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use nbd::{NbdUri, UriTls};
+use replication::secondary::KeptState;
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -50,6 +51,9 @@ pub struct NewRehearsalBody {
     #[serde(default = "default_at_most")]
     #[schema(minimum = 1, maximum = 604_800, default = 86_400)]
     pub at_most_s: u64,
+    /// A kept state instead of the newest one: the name of a snapshot of all volumes of the group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
 }
 
 fn default_idle() -> u64 {
@@ -71,6 +75,9 @@ pub struct RehearsalRow {
     pub began: String,
     /// The group gets what it lacks at the moment: the clones are as of before.
     pub is_merging: bool,
+    /// The kept state that the clones are as of: if this passes, it is proven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// Everything that hosts were answered until then is in the clones; left out if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete_until: Option<String>,
@@ -97,6 +104,9 @@ pub struct PastRehearsalRow {
     pub outcome: RehearsalOutcome,
     /// From the cut to the answer.
     pub seconds: f64,
+    /// The kept state that a rehearsal proved last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_proven: Option<String>,
 }
 
 /// The end of a rehearsal.
@@ -120,7 +130,7 @@ pub(super) async fn begin(
     caller: Caller,
     identity: ChangeIdentity,
     Path(group): Path<String>,
-    Json(NewRehearsalBody { idle_s, at_most_s }): Json<NewRehearsalBody>,
+    Json(NewRehearsalBody { idle_s, at_most_s, at }): Json<NewRehearsalBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
@@ -146,7 +156,11 @@ pub(super) async fn begin(
         *socket = host_files::canonical(socket).unwrap_or_else(|_| socket.clone());
     }
     check_names(&api, &view, identity.uuid)?;
-    let new = NewRehearsal { group: view.group, rehearsal: identity.uuid, idle, at_most };
+    let at = match at {
+        Some(meant) => Some(kept_state(&api, &pool, &view, &meant).await?),
+        None => None,
+    };
+    let new = NewRehearsal { group: view.group, rehearsal: identity.uuid, idle, at_most, at };
     let begun = order(&pool, "rehearse", move |served| {
         Box::pin(async move { served.rehearsals.begin(&served, new).await.map_err(ApiProblem::from) })
     });
@@ -173,6 +187,7 @@ pub(super) async fn begin(
         name: view.name,
         began: utc_time(begun.began.seconds),
         is_merging: begun.is_merging,
+        state: begun.state.map(|state| state.name),
         complete_until: view.complete_until.map(|(time, _)| utc_time(time.seconds)),
         clones: begun.clones.iter().map(clone).collect(),
     };
@@ -223,6 +238,7 @@ pub(super) async fn end(
     let (pool, view) = group_of(&api, &caller, &group)?;
     let (own, id) = (rehearsal.clone(), view.group);
     let last = pool.last_view();
+    let state = last.rehearsals.iter().find(|one| one.group == id).and_then(|one| one.state.clone());
     let of_group = last.rehearsals.iter().filter(|one| one.group == id);
     let clones: Vec<VolumeId> = of_group.flat_map(|one| &one.clones).map(|clone| clone.clone).collect();
     let ended = order(&pool, "end rehearsal", move |served| {
@@ -247,7 +263,10 @@ pub(super) async fn end(
     }
     if let Some(outcome) = outcome {
         let seconds = seconds.unwrap_or_default().max(0.0);
-        let past = PastRehearsal { ended_unix_s: api.world.unix_s(), outcome, seconds };
+        let past = PastRehearsal { ended_unix_s: api.world.unix_s(), outcome, seconds, proven: Vec::new() };
+        let of_state =
+            |state: KeptState| ProvenState { snapshot: state.snapshot.to_string(), name: state.name };
+        let past = past.after(api.journal.rehearsals()?.remove(&group), state.map(of_state));
         api.journal.put_rehearsal(&group, &past)?;
     }
     Ok(StatusCode::NO_CONTENT)
@@ -261,6 +280,7 @@ pub(super) fn add_to_rows(api: &ApiState, rows: &mut [DrGroupRow]) {
             ended: utc_time(past.ended_unix_s),
             outcome: past.outcome,
             seconds: past.seconds,
+            last_proven: past.proven.last().map(|state| state.name.clone()),
         });
         if let (None, Some(could)) = (&row.last_rehearsal, &mut row.could_serve) {
             could.remarks = vec!["a failover was never rehearsed here".to_owned()];

@@ -3,6 +3,7 @@
 use super::{
     dr_rehearsals::PastRehearsalRow,
     dr_suspensions::{DrMergePlan, DrSuspensionRow, standstill_words, suspended_summary},
+    dr_withheld::{DrWithheldRow, withheld_rows},
     problem::ApiProblem,
 };
 use crate::{
@@ -109,6 +110,9 @@ pub struct DrGroupRow {
     /// Targets, exports and rights that came with the group and are not served, each with its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub row_clashes: Vec<String>,
+    /// Hosts from which volumes are withheld: what they cached may belong to what was lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<DrWithheldRow>,
 }
 
 /// A secondary's answer to whether it would serve its hosts now.
@@ -296,6 +300,7 @@ impl DrGroupRow {
             }),
             rows: group.hosts.rows.clone(),
             row_clashes: group.hosts.clashes.clone(),
+            withheld: withheld_rows((pool, view), &group.hosts.withheld),
             suspended: DrSuspensionRow::of(group),
             merge_plan: DrMergePlan::of(report.merge_plan),
             standstill: report.standstill.as_ref().map(standstill_words),

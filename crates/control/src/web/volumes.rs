@@ -512,7 +512,7 @@ pub(super) async fn cancel_filling(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gives a volume to clients again from which a forced rollback withholds it.
+/// Gives a volume to clients again from which a rollback or a failover withholds it.
 #[utoipa::path(post, path = "/v1/volumes/{volume}/readmission", tag = "volumes", request_body = ReadmissionBody,
     params(("volume" = String, Path, description = "UUID")),
     responses((status = 200, description = "The clients that were readmitted", body = ReadmissionRow),

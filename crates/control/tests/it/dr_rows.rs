@@ -112,17 +112,6 @@ impl DrScene {
         }
         panic!("it is not moved\n{}", self.describe().await);
     }
-
-    /// Waits until Denver has noticed that Boston is gone.
-    async fn until_lost(&self) {
-        for _ in 0..1_000 {
-            if self.row(1).await.is_some_and(|row| row.connected_since.is_none()) {
-                return;
-            }
-            self.sleep_ms(20).await;
-        }
-        panic!("the line is not lost\n{}", self.describe().await);
-    }
 }
 
 fn live(seed: u64) {

@@ -197,8 +197,28 @@ impl DrScene {
         outcome
     }
 
+    /// Hosts from which a site withholds volumes are stopped, which these hosts always are before they look again, and
+    /// readmitted.
+    pub async fn readmit(&self, site: usize) {
+        if self.row(site).await.is_none_or(|row| row.withheld.is_empty()) {
+            return;
+        }
+        self.say(format!("{} readmits its hosts", SITES[site]));
+        let asked = self.sites[site].ask(&self.world, (Method::GET, "/v1/volumes"), None, None).await;
+        let Some(page) = asked.ok().and_then(|reply| reply.parsed::<VolumePage>().ok()) else { return };
+        for volume in page.volumes.iter().filter(|row| VOLUMES.contains(&row.name.as_str())) {
+            let path = format!("/v1/volumes/{}/readmission", volume.id);
+            let body = Some(r#"{"all":true}"#.to_owned());
+            // It may have ended meanwhile: then it is asked again.
+            drop(self.sites[site].ask(&self.world, (Method::POST, &path), body, None).await);
+        }
+    }
+
     /// A person looks at both sites, and does what the state calls for.
     pub async fn person(&self) {
+        for site in 0..2 {
+            self.readmit(site).await;
+        }
         let rows = [self.row(0).await, self.row(1).await];
         let [Some(one), Some(other)] = &rows else { return };
         if one.state == "streaming" || other.state == "streaming" {
@@ -225,6 +245,17 @@ impl DrScene {
         }
     }
 
+    /// Waits until Denver has noticed that Boston is gone.
+    pub async fn until_lost(&self) {
+        for _ in 0..1_000 {
+            if self.row(1).await.is_some_and(|row| row.connected_since.is_none()) {
+                return;
+            }
+            self.sleep_ms(20).await;
+        }
+        panic!("the line is not lost\n{}", self.describe().await);
+    }
+
     /// Heals everything, and waits until both sites are alike.
     pub async fn heal(&self) {
         for round in 0..600 {
@@ -236,6 +267,8 @@ impl DrScene {
             }
             self.sleep_ms(200).await;
             if self.are_alike().await {
+                self.readmit(0).await;
+                self.readmit(1).await;
                 return;
             }
             if round % 10 == 9 {

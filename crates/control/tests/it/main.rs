@@ -16,6 +16,7 @@ mod dr_scene;
 mod dr_site;
 mod dr_steps;
 mod dr_views;
+mod dr_withholding;
 mod event_delivery;
 mod event_kinds;
 mod group_crashes;

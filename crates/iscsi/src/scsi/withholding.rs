@@ -107,6 +107,12 @@ impl Withholding {
         self.withheld.retain(|initiator, _| !initiators.contains(initiator));
     }
 
+    /// Nexuses with sessions, or whose sessions broke, and those that must log out: each may have cached something.
+    pub fn known_nexuses(&self) -> BTreeSet<Nexus> {
+        let must_log_out = self.withheld.values().flatten();
+        self.sessions.keys().chain(&self.broken).chain(must_log_out).cloned().collect()
+    }
+
     /// Nexuses that must log out.
     pub fn nexuses(&self) -> impl Iterator<Item = &Nexus> {
         self.withheld.values().flatten()
@@ -158,6 +164,7 @@ mod tests {
         assert_eq!(unit.withhold(), ["iqn.x:a", "iqn.x:b"]);
         unit.begin_session(&two);
         assert!(unit.is_withheld(&two) && unit.is_withheld(&one), "a new session changes nothing");
+        assert_eq!(unit.known_nexuses().len(), 3);
         unit.end_session(&one, SessionEnd::LoggedOut);
         assert!(unit.is_withheld(&two) && unit.is_withheld(&one), "the other has not logged out");
         unit.end_session(&two, SessionEnd::Broken);

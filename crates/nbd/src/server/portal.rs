@@ -290,8 +290,11 @@ impl ThreadServer {
                 };
                 self.connected.all.borrow_mut().insert(number, (client, Rc::clone(&ends)));
                 (self.tell)(ServerEvent::Connected { peer: peer.clone(), export, is_encrypted });
+                let gate = Rc::clone(&negotiated.export.gate);
+                gate.begin_client();
                 let transmission = (negotiated, stream, slot);
                 let why = session::transmit(&self.world, transmission, &self.options, &ends).await;
+                gate.end_client(why.is_ok());
                 self.connected.all.borrow_mut().remove(&number);
                 told(why.err());
             }

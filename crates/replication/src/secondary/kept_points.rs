@@ -74,11 +74,11 @@ fn point_of(member: &GroupMember, until: Stamp) -> SnapshotId {
     SnapshotId(id)
 }
 
-fn is_point_of(member: &GroupMember, point: SnapshotId) -> bool {
+pub(super) fn is_point_of(member: &GroupMember, point: SnapshotId) -> bool {
     point_of(member, stamp_of(member, point)) == point
 }
 
-fn stamp_of(member: &GroupMember, point: SnapshotId) -> Stamp {
+pub(super) fn stamp_of(member: &GroupMember, point: SnapshotId) -> Stamp {
     let mut stamp = [0; 8];
     let group = member.group().0;
     let pairs = point.0.iter().zip(&group);

@@ -12,6 +12,7 @@
 mod apply;
 mod following;
 pub(crate) mod forks;
+mod going_back;
 mod kept_points;
 mod loss_bound;
 mod right;
@@ -23,6 +24,7 @@ mod verifying;
 use apply::{BegunParts, StableParts};
 pub use following::{NO_ROOM, is_out_of_room};
 pub use forks::ForkVolume;
+pub use going_back::{GoingBackError, KeptState};
 pub use loss_bound::LossBound;
 use loss_bound::ToldAnswers;
 pub use shown_clones::ShownCloneError;
@@ -34,7 +36,7 @@ use crate::{
     cut::GroupCut,
     frame::{ConfirmationFrame, WordFrame},
     group_state::GroupState,
-    lineage::LineageError,
+    lineage::{Lineage, LineageError},
     member::GroupMember,
     pass::{PassEnd, before},
     planted::{self, ReplicationBug},
@@ -233,6 +235,14 @@ impl SecondaryGroup {
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()]))?;
         let _no_clones = self.applying.lock().await;
         self.member.abandon_pass().await?;
+        Ok(self.record_primary(lineage, (fence, is_alone)).await?)
+    }
+
+    async fn record_primary(
+        &self,
+        lineage: Lineage,
+        (fence, is_alone): (Fence, bool),
+    ) -> Result<GroupState, Error> {
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
             (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);

@@ -4,6 +4,7 @@ mod batches;
 mod connect;
 mod frame_bytes;
 mod frames;
+mod going_back;
 mod group_record;
 mod hand_overs;
 mod held_answers;

@@ -31,6 +31,7 @@ pub struct RunningPrimary {
 }
 
 pub struct RunningSecondary {
+    pub world: World,
     pub pool: Rc<Pool>,
     pub group: Rc<SecondaryGroup>,
     /// Connections that have ended.
@@ -71,9 +72,11 @@ async fn secondary_main(
 ) {
     let member = site.open_member(&world).await;
     let has = member.position_after_opening().unwrap();
+    member.end_going_back().await.unwrap();
     let (pool, group) =
         (Rc::clone(member.pool()), Rc::new(SecondaryGroup::new(&world, &member, (has, true))));
-    let side = Rc::new(RunningSecondary { pool, group: Rc::clone(&group), ended: RefCell::new(0) });
+    let world = world.clone();
+    let side = Rc::new(RunningSecondary { world, pool, group: Rc::clone(&group), ended: RefCell::new(0) });
     *running.borrow_mut() = Some(Rc::clone(&side));
     while let Some(line) = lines.recv().await {
         group.run(&line).await;

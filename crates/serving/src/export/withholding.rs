@@ -18,6 +18,7 @@ use iscsi::scsi::{reservations::Nexus, unit::LogicalUnit};
 use nbd::ExportGate;
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     rc::Rc,
 };
 use tokio::sync::{Mutex, MutexGuard};
@@ -78,6 +79,14 @@ impl ServedClients {
         let ports = self.units().iter().flat_map(|unit| unit.withheld_nexuses()).collect::<Vec<_>>();
         let ports = ports.into_iter().map(|Nexus(port)| WithheldClient::InitiatorPort(port));
         ports.chain(self.gate.is_withheld().then_some(WithheldClient::AllNbd)).collect()
+    }
+
+    /// The clients that may have cached something: connected, or about to come back.
+    fn known_clients(&self) -> Vec<WithheldClient> {
+        let ports: BTreeSet<Nexus> = self.units().iter().flat_map(|unit| unit.known_nexuses()).collect();
+        let ports = ports.into_iter().map(|Nexus(port)| WithheldClient::InitiatorPort(port));
+        let has_nbd = self.gate.has_clients() || self.gate.is_withheld();
+        ports.chain(has_nbd.then_some(WithheldClient::AllNbd)).collect()
     }
 
     /// True if a client from which the export was withheld has let go of it, or was readmitted. One that cannot come, as
@@ -175,6 +184,12 @@ impl ServedAs {
         initiators.sort();
         initiators.dedup();
         initiators
+    }
+
+    /// The clients that may have cached something of the export, in order. NBD clients are one, as they have no names: they
+    /// count while one is connected, and after one's connection broke.
+    pub fn known_clients(&self) -> Vec<WithheldClient> {
+        self.served.known_clients()
     }
 
     /// Clients that are refused at present.

@@ -14,7 +14,7 @@ pub struct WithholdingStatus {
     pub initiators: Vec<String>,
     /// All NBD clients: they have no names.
     pub nbd: bool,
-    /// Time of the last rollback that withheld it, in UTC.
+    /// Time of the last rollback or failover that withheld it, in UTC.
     pub since: String,
 }
 
@@ -54,7 +54,7 @@ impl WithholdingStatus {
     /// For the start of an export of `path`.
     pub fn notice(&self, path: &Path) -> String {
         format!(
-            "{path} was rolled back at {} under clients, whose caches belong to the contents of before: it is withheld from \
+            "{path} was rolled back, or failed over with a loss, at {} under clients, whose caches belong to the contents of before: it is withheld from \
              {}; an initiator gets it when it has logged out and logs in again, or, as NBD clients do, after 'spindle volume \
              readmit {path}', with this export ended",
             self.since,

@@ -94,7 +94,7 @@ async fn rehearsed(
     let path = format!("{GROUPS_PATH}/{}/rehearsals", group.group);
     // A command is ended first.
     let at_most_s = (arguments.within + AFTER_COMMAND).as_secs();
-    let body = NewRehearsalBody { idle_s: IDLE.as_secs(), at_most_s };
+    let body = NewRehearsalBody { idle_s: IDLE.as_secs(), at_most_s, at: arguments.at.clone() };
     let begun = server.change_to_its_end(Method::POST, &path, Some(&body)).await?;
     let rehearsal: RehearsalRow = begun.parsed()?;
     watch.step("Clone the newest cut and serve the clones", Some(PublishedStep::STORAGE));

@@ -327,6 +327,12 @@ impl LogicalUnit {
         self.withholding.borrow().nexuses().cloned().collect()
     }
 
+    /// Nexuses that may have cached something of the unit: those with sessions, those whose sessions broke, and those that
+    /// must log out.
+    pub fn known_nexuses(&self) -> Vec<Nexus> {
+        self.withholding.borrow().known_nexuses().into_iter().collect()
+    }
+
     /// True if the nexus must log out before its initiator may use the unit again.
     pub fn must_log_out(&self, nexus: &Nexus) -> bool {
         self.withholding.borrow().nexuses().any(|withheld| withheld == nexus)
