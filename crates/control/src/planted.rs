@@ -73,6 +73,8 @@ pub enum DrBug {
     OrphansKept,
     /// Groups merge without waiting for their turns.
     TurnsIgnored,
+    /// An apply that goes on makes a group under a new UUID.
+    MakingForgotten,
 }
 
 impl DrBug {

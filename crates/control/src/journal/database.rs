@@ -9,6 +9,7 @@
 use super::{
     APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
     audit::AUDIT,
+    dr_makings::DR_MAKINGS,
     dr_services::DR_SERVICES,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
@@ -209,6 +210,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         RECOVERY.name(),
         REHEARSALS.name(),
         DR_SERVICES.name(),
+        DR_MAKINGS.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -231,6 +233,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(RECOVERY)?;
     transaction.open_table(REHEARSALS)?;
     transaction.open_table(DR_SERVICES)?;
+    transaction.open_table(DR_MAKINGS)?;
     Ok(())
 }
 
