@@ -12,7 +12,7 @@ const GROUP: &str =
 const SECOND: &str = "[[volume]]\nname = 'more'\ngroup = 'mail'\ngb = 0.0625\n[[replication.dr_group]]\nname = 'sg2'\n\
                       volumes = ['more']\nto = 'denver'\nkind = 'periodic'\nevery_minutes = 10\nkeep = 2\n";
 
-/// What the plan of a file says; it has nothing to change.
+/// The plan of a file in words; it has nothing to change.
 fn empty_plan(site: &Site, file: &str) -> String {
     let said = site.bench.run(&["apply", file, "--state", "state", "--dry-run"]);
     done(&said);

@@ -76,7 +76,7 @@ pub struct WantedDrGroup {
     pub(super) volumes: Vec<String>,
     /// The other site; empty if the group is only planned.
     pub to: String,
-    /// Its pool.
+    /// Name of the pool in which the copies lie.
     pub(super) pool_there: String,
     /// This is the site that gets the copies: the other one makes the group.
     pub(super) is_of_other_site: bool,
