@@ -77,6 +77,8 @@ pub enum DrBug {
     ClientsNotJournalled,
     /// Volumes are withheld from hosts after the promotion that may have lost what they were answered.
     WithheldAfterPromotion,
+    /// An apply that goes on makes a group under a new UUID.
+    MakingForgotten,
 }
 
 impl DrBug {

@@ -7,7 +7,10 @@ use crate::{
     server::place::ServerPlace,
 };
 use clap::{Args, Subcommand, ValueEnum};
-use control::web::client::DrMergeStart;
+use control::{
+    dr::mode::{BEHIND_BYTES, BEHIND_MS},
+    web::client::DrMergeStart,
+};
 use std::{path::PathBuf, time::Duration};
 use world::ByteCount;
 
@@ -68,7 +71,7 @@ pub struct BehindBounds {
 }
 
 impl BehindBounds {
-    pub const DEFAULT: Self = Self { time: Duration::from_secs(30), size: ByteCount(256 << 20) };
+    pub const DEFAULT: Self = Self { time: Duration::from_millis(BEHIND_MS), size: ByteCount(BEHIND_BYTES) };
 
     fn parse(text: &str) -> Result<Self, String> {
         let (time, size) = text.split_once(',').ok_or("write a time and a size, such as 30s,256MiB")?;

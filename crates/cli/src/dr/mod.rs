@@ -11,7 +11,7 @@ mod verification;
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
 use arguments::{AcceptedLoss, BehindBounds, DrArguments, DrModeName, DrVerb, FailoverArguments, OverBound};
 use control::{
-    dr::mode::DrMode,
+    dr::mode::{DrMode, EVERY_MS, HOLD_MS, KEEP},
     web::{
         client::{
             DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverAnswer, FailoverBody, MadePairingToken,
@@ -34,11 +34,6 @@ const SITES_PATH: &str = "/v1/dr/sites";
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// More than a token and its line end have.
 const TOKEN_BYTES_MAX: u64 = 4096;
-/// Default of the time for which hosts wait for a lost site.
-const HOLD: Duration = Duration::from_secs(15);
-/// Defaults of a periodic group.
-const EVERY: Duration = Duration::from_secs(15 * 60);
-const KEEP: u16 = 4;
 
 /// The answer to the removal of something, as JSON.
 #[derive(Serialize)]
@@ -251,7 +246,7 @@ fn mode_of(
             "⟨every⟩ and ⟨keep⟩ are of periodic groups",
             "say ⟨mode⟩ periodic, or leave them out",
         )),
-        DrModeName::Sync => Ok(DrMode::Sync { hold_ms: hold.unwrap_or(HOLD).as_millis() as u64, failsafe }),
+        DrModeName::Sync => Ok(DrMode::Sync { hold_ms: hold.map_or(HOLD_MS, milliseconds), failsafe }),
         DrModeName::Async | DrModeName::Periodic if hold.is_some() || failsafe => Err(Refusal::new(
             "⟨hold⟩ and ⟨failsafe⟩ are of groups in sync",
             "say ⟨mode⟩ sync, or leave them out",
@@ -259,16 +254,20 @@ fn mode_of(
         DrModeName::Async => {
             let BehindBounds { time, size } = behind.unwrap_or(BehindBounds::DEFAULT);
             Ok(DrMode::Async {
-                behind_ms: time.as_millis() as u64,
+                behind_ms: milliseconds(time),
                 behind_bytes: size.0,
                 push_back: over == Some(OverBound::PushBack),
             })
         }
         DrModeName::Periodic => Ok(DrMode::Periodic {
-            every_ms: every.unwrap_or(EVERY).as_millis() as u64,
+            every_ms: every.map_or(EVERY_MS, milliseconds),
             keep: keep.unwrap_or(KEEP),
         }),
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    time.as_millis() as u64
 }
 
 /// Asks for the name of what is changed for good, unless it was said.

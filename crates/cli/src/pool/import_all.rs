@@ -148,7 +148,7 @@ fn check_whole(
             .filter_map(|(pool, part)| Some((group(part)?, Some(pool.found.volumes.clone()))))
             .collect(),
         services: wanted.services.clone(),
-        notes: Vec::new(),
+        ..KnownSite::default()
     };
     let changes = SiteChanges::between(&known, &wanted, &[])?;
     if let Some((pool, refusal)) = changes.refused.iter().next() {

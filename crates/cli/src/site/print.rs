@@ -4,12 +4,12 @@ use super::{arguments::SiteArguments, own_folder::StateFolder, served_site, stat
 use crate::{console::Console, exit_status::ExitStatus};
 use control::site::{
     SiteContext,
-    adoption::{FoundPool, adopt, refreshed},
-    wanted::WantedSite,
+    adoption::{FoundPool, adopt},
+    known_dr_group::PeerNames,
+    printed_closed_site,
 };
-use plan::site::Site;
 use report::Refusal;
-use serving::{export::AccessFile, pool::record::is_pool};
+use serving::export::AccessFile;
 use std::path::Path;
 use world::{
     World,
@@ -38,6 +38,7 @@ async fn served(world: &World, arguments: &SiteArguments) -> Result<(String, Vec
     };
     let state = host_files::canonical(&state).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let text = journal.served_site().map_err(|error| error.refusal())?;
+    let names = PeerNames::of(&journal).map_err(|error| error.refusal())?;
     drop(journal);
     folder.leave_as_it_was();
     let text = text.ok_or_else(|| {
@@ -46,14 +47,8 @@ async fn served(world: &World, arguments: &SiteArguments) -> Result<(String, Vec
             "apply one, name another folder with ⟨state⟩, or adopt pools with ⟨adopt⟩",
         )
     })?;
-    let site =
-        Site::from_toml(&text).map_err(|error| Refusal::new(format!("the applied file: {error}"), ""))?;
     let context = SiteContext { folder: state.clone(), state, site: arguments.place.site.clone() };
-    let mut pools = Vec::new();
-    for pool in WantedSite::described(&site, &context)?.pools.iter().filter(|pool| is_pool(&pool.folder)) {
-        pools.push(FoundPool { name: pool.name.clone(), ..FoundPool::look(world, &pool.folder).await? });
-    }
-    refreshed(site, &pools).map(|(site, left_out)| (site.to_toml(), left_out))
+    printed_closed_site(world, &text, (&context, &names)).await
 }
 
 async fn adopted(world: &World, arguments: &SiteArguments) -> Result<(String, Vec<String>), Refusal> {

@@ -79,6 +79,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 }
             };
             let handle = link.as_ref().map(|link| link.handle.clone());
+            handle.iter().for_each(|link| server.use_link(link.clone()));
             let api =
                 api::start((&world, &server), (&state, &journal), options, (&notices, &events, handle)).await;
             let api = match api {

@@ -84,6 +84,7 @@ mod two_sites;
 mod two_sites_auto;
 mod two_sites_etcd;
 mod two_sites_events;
+mod two_sites_file;
 mod two_sites_hosts;
 mod two_sites_linux;
 mod two_sites_periodic;

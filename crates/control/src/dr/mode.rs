@@ -7,13 +7,18 @@ use std::time::Duration;
 use utoipa::ToSchema;
 
 /// Default of the time for which hosts wait for a lost peer: under Linux's 30 s.
-const HOLD_MS: u64 = 15_000;
+pub const HOLD_MS: u64 = 15_000;
+/// Defaults of the bounds of what the peer of an asynchronous group may lack.
+pub const BEHIND_MS: u64 = 30_000;
+pub const BEHIND_BYTES: u64 = 256 << 20;
+/// Default of the interval of passes.
+pub const EVERY_MS: u64 = 15 * 60_000;
 /// Default of the states that a secondary of a periodic group keeps.
-const KEEP: u16 = 4;
+pub const KEEP: u16 = 4;
 /// States that it may keep.
 const KEEP_MAX: u16 = 64;
 /// Bounds of the interval of passes.
-const EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=7 * 24 * 3_600_000;
+const EVERY_MS_BOUNDS: std::ops::RangeInclusive<u64> = 1_000..=7 * 24 * 3_600_000;
 /// The longest hold: hosts give up after it.
 const HOLD_MS_MAX: u64 = 25_000;
 
@@ -87,7 +92,7 @@ impl DrMode {
             Self::Async { .. } => {
                 Err(Refusal::new("⟨behind⟩ has a time and a size above 0", "as 30s,256MiB"))
             }
-            Self::Periodic { every_ms, .. } if !EVERY_MS.contains(&every_ms) => {
+            Self::Periodic { every_ms, .. } if !EVERY_MS_BOUNDS.contains(&every_ms) => {
                 Err(Refusal::new("⟨every⟩ is from 1 s to 7 d", "as 15min"))
             }
             Self::Periodic { keep, .. } if !(1..=KEEP_MAX).contains(&keep) => {

@@ -210,7 +210,7 @@ impl GroupOffer {
 }
 
 /// Name of a site that people gave none.
-pub(super) fn default_name(site: &[u8; 16]) -> String {
+pub(crate) fn default_name(site: &[u8; 16]) -> String {
     format!("site-{}", &hexadecimal(site)[..8])
 }
 

@@ -10,6 +10,7 @@ use super::{
     APPLIES, FORMAT, FORMAT_KEY, JournalError, POOLS, SETTINGS, SITES,
     audit::AUDIT,
     dr_clients::DR_CLIENTS,
+    dr_makings::DR_MAKINGS,
     dr_services::DR_SERVICES,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
@@ -211,6 +212,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         REHEARSALS.name(),
         DR_SERVICES.name(),
         DR_CLIENTS.name(),
+        DR_MAKINGS.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -234,6 +236,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(REHEARSALS)?;
     transaction.open_table(DR_SERVICES)?;
     transaction.open_table(DR_CLIENTS)?;
+    transaction.open_table(DR_MAKINGS)?;
     Ok(())
 }
 

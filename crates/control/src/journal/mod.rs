@@ -17,11 +17,12 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`], [`rehearsals`], `dr_services` and `dr_clients`, of other sites; and [`recovery`], of the documents in the pools.
+//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`], [`rehearsals`], `dr_services`, `dr_clients` and `dr_makings`, of other sites; and [`recovery`], of the documents in the pools.
 
 pub mod audit;
 mod database;
 mod dr_clients;
+mod dr_makings;
 mod dr_services;
 mod error;
 pub mod events;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::site::adoption::{FoundPool, refreshed};
 use array::format::{PoolId, SiteId};
-use plan::site::{Group, Site, SiteIndex, SiteInitiator, SiteTarget, Snapshots};
+use plan::site::{Group, Replication, Site, SiteIndex, SiteInitiator, SiteTarget, Snapshots};
 use report::Refusal;
 use serving::export::name_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,12 +165,17 @@ fn within(site: &Site, group: &str) -> Site {
         schedule.volumes.retain(is_own);
     }
     own.snapshots.retain(|schedule| !schedule.groups.is_empty() || !schedule.volumes.is_empty());
+    if let Some(replication) = &mut own.replication {
+        replication.dr_groups.retain(|dr| dr.volumes.iter().all(is_own));
+    }
     own
 }
 
 /// The keys that concern a site as a whole.
 fn whole_of(site: &Site) -> Site {
+    let without_groups = |replication: Replication| Replication { dr_groups: Vec::new(), ..replication };
     Site {
+        replication: site.replication.clone().map(without_groups),
         groups: Vec::new(),
         volumes: Vec::new(),
         targets: Vec::new(),
@@ -260,6 +265,7 @@ impl Merging<'_> {
         let is_older = Some(part.generation) != self.newest;
         self.add_initiators(own, (group, is_older), &brought);
         self.add_schedules(own, group);
+        self.add_dr_groups(own, group);
         self.add_secrets(part, pool.pool);
         let group = group.clone();
         match self.newest {
@@ -390,6 +396,19 @@ impl Merging<'_> {
                 schedule.name
             ));
             self.draft.site.snapshots.push(Snapshots { name, ..schedule.clone() });
+        }
+    }
+
+    fn add_dr_groups(&mut self, own: &Site, group: &str) {
+        let Some(replication) = &mut self.draft.site.replication else { return };
+        for dr in own.dr_groups() {
+            match replication.dr_groups.iter().any(|known| known.name == dr.name) {
+                false => replication.dr_groups.push(dr.clone()),
+                true => self.draft.lines.push(format!(
+                    "DR group {:?} of the group {group:?} is left out: a newer part has a DR group of this name",
+                    dr.name
+                )),
+            }
         }
     }
 

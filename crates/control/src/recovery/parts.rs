@@ -26,6 +26,9 @@ pub(crate) fn part_of(site: &Site, group: &str) -> Site {
         volumes.retain(&is_here);
     }
     part.snapshots.retain(|schedule| !schedule.groups.is_empty() || !schedule.volumes.is_empty());
+    if let Some(replication) = &mut part.replication {
+        replication.dr_groups.retain(|group| group.volumes.iter().any(is_here));
+    }
     part
 }
 

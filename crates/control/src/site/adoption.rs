@@ -1,12 +1,13 @@
 //! A site file of pools that are there, with the names, rights and unit numbers that initiators know.
 
-use crate::view::PoolView;
-use crate::view::VolumeView;
+use super::known_dr_group::{KnownDrGroups, with_dr_groups};
+use crate::view::{PoolView, VolumeView};
 use array::format::{RedundancyClass, row::WriteCache};
 use plan::{
     catalogue::Raid,
     site::{
-        Group, Role, Site, SiteExport, SiteIndex, SiteInitiator, SiteTarget, SiteUnit, Volume, split_snapshot,
+        DrGroup, Group, Role, Site, SiteExport, SiteIndex, SiteInitiator, SiteTarget, SiteUnit, Volume,
+        split_snapshot,
     },
 };
 use report::Refusal;
@@ -47,7 +48,11 @@ impl FoundPool {
     ///
     /// The folder is no pool, or it is open elsewhere, or cannot be read.
     pub async fn look(world: &World, folder: &Path) -> Result<Self, Refusal> {
-        let open = OpenReadOnlyPool::open(world, folder).await?;
+        Self::of(&OpenReadOnlyPool::open(world, folder).await?, folder)
+    }
+
+    /// The pool of a folder, which is open read-only.
+    pub(super) fn of(open: &OpenReadOnlyPool, folder: &Path) -> Result<Self, Refusal> {
         let folder = host_files::canonical(folder)
             .map_err(|error| Refusal::new(error.to_string(), "check the folder"))?;
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -153,9 +158,20 @@ pub fn adopt(
 ///
 /// The site and the pools contradict each other.
 pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>), Refusal> {
-    let site = with_groups_in_references(site);
-    let mut left_out = Vec::new();
-    let mut site = refreshed_volumes(site, pools, |_| false);
+    refreshed_with(site, pools, None)
+}
+
+/// The same with the DR groups that there are; without them, those of the site whose volumes are there.
+pub(super) fn refreshed_with(
+    site: Site,
+    pools: &[FoundPool],
+    dr_groups: Option<&KnownDrGroups>,
+) -> Result<(Site, Vec<String>), Refusal> {
+    let site = refreshed_volumes(with_groups_in_references(site), pools, |_| false);
+    let (mut site, mut left_out) = match dr_groups {
+        Some(known) => with_dr_groups(site, pools, known),
+        None => without_lost_dr_groups(site),
+    };
     let known = site.clone();
     let index = SiteIndex::of(&known);
     let has = |meant: &str| index.served_volume(meant).is_some();
@@ -184,6 +200,20 @@ pub fn refreshed(site: Site, pools: &[FoundPool]) -> Result<(Site, Vec<String>),
         Some(fault) => Err(Refusal::new(fault, "change the pools, or apply a file")),
         None => Ok((site, left_out)),
     }
+}
+
+/// The same site without the DR groups of volumes that are not there, which are named.
+fn without_lost_dr_groups(mut site: Site) -> (Site, Vec<String>) {
+    let known = site.clone();
+    let index = SiteIndex::of(&known);
+    let mut left_out = Vec::new();
+    if let Some(replication) = &mut site.replication {
+        let is_lost = |group: &mut DrGroup| group.volumes.iter().any(|meant| index.volume(meant).is_none());
+        for group in replication.dr_groups.extract_if(.., is_lost) {
+            left_out.push(format!("DR group {}: its volumes are not there any more", group.name));
+        }
+    }
+    (site, left_out)
 }
 
 /// The same site with its volumes as the pools have them now, and those of the pools that it lacks. Of volumes that are not in
@@ -225,6 +255,8 @@ pub(crate) fn with_groups_in_references(site: Site) -> Site {
     site.exports.iter_mut().for_each(|export| whole(&mut export.volume));
     site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(whole);
     site.targets.iter_mut().flat_map(|target| &mut target.units).for_each(|unit| whole(&mut unit.volume));
+    let dr_groups = site.replication.iter_mut().flat_map(|replication| &mut replication.dr_groups);
+    dr_groups.flat_map(|group| &mut group.volumes).for_each(whole);
     site
 }
 

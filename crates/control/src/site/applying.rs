@@ -128,6 +128,8 @@ impl SiteServer {
             self.keep_documents(&text, &wanted.pools).await?;
         }
         let total = steps.len();
+        let (dr_groups, steps): (Vec<_>, Vec<_>) =
+            steps.into_iter().partition(|step| matches!(step, SiteStep::MakeDrGroup(_)));
         let (last, first): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step, SiteStep::DestroyVolume { .. }));
         let mut failed = BTreeMap::new();
@@ -184,6 +186,12 @@ impl SiteServer {
                 done += 1;
             }
         }
+        progress.set_steps(Some((done, total)));
+        dr_groups.iter().for_each(&mut tell);
+        let not_made =
+            self.make_dr_groups(&dr_groups, wanted.listens, |pool| failed.contains_key(pool)).await;
+        done += dr_groups.len() - not_made.len();
+        left.extend(not_made.iter().map(|(name, _)| format!("DR group {name}")));
         match failed.into_iter().next() {
             Some((pool, refusal)) if self.unanswered.has(&pool) => {
                 let problem = format!(
@@ -195,17 +203,22 @@ impl SiteServer {
             }
             Some((pool, refusal)) => {
                 let problem = format!("{done} of {total} changes are done; pool {pool}: {refusal}");
-                let next = match occasion {
-                    PlanOccasion::Apply => "then apply the file again: it goes on from here",
-                    // An apply would undo what was changed online.
-                    _ => "then send the server SIGHUP: it goes on from here",
-                };
-                Err(Refusal::new(problem, next).caused_by(refusal.cause()))
+                Err(Refusal::new(problem, next_of(occasion)).caused_by(refusal.cause()))
             }
             None => {
                 // Killed before the end, it is done again by the next apply, with the same number.
                 self.keep_documents(&text, &wanted.pools).await?;
-                self.journal.end_apply().map_err(|error| error.refusal())
+                self.journal.end_apply().map_err(|error| error.refusal())?;
+                match not_made.into_iter().next() {
+                    None => Ok(()),
+                    // Hosts are served as the file says, and another site need not be reached for that.
+                    Some((name, refusal)) => {
+                        let problem = format!(
+                            "{done} of {total} changes are done; DR group {name} is not made: {refusal}"
+                        );
+                        Err(Refusal::new(problem, next_of(occasion)))
+                    }
+                }
             }
         }
     }
@@ -407,6 +420,7 @@ impl SiteServer {
             }
             // All at once, for each pool.
             SiteStep::Serve { .. } => Ok(()),
+            SiteStep::MakeDrGroup(_) => unreachable!("DR groups come last"),
             SiteStep::DestroyVolume { pool, volume, .. } => {
                 let volume = volume.clone();
                 self.change(pool, "delete volume", move |pool| {
@@ -429,6 +443,15 @@ impl SiteServer {
             Box::pin(async move { work.await.map_err(|error| refusal(Path::new(&shown), &error, "")) })
         })
         .await
+    }
+}
+
+/// The way on after a step that failed.
+fn next_of(occasion: PlanOccasion) -> &'static str {
+    match occasion {
+        PlanOccasion::Apply => "then apply the file again: it goes on from here",
+        // An apply would undo what was changed online.
+        _ => "then send the server SIGHUP: it goes on from here",
     }
 }
 

@@ -1,7 +1,9 @@
 //! The steps from what is there to what is wanted. Pure: nothing is done here.
 
 use super::{
+    known_dr_group::KnownDrGroups,
     wanted::WantedSite,
+    wanted_dr_group::WantedDrGroup,
     wanted_pool::{WantedDrives, WantedPool, WantedVolume},
 };
 use crate::{
@@ -27,6 +29,8 @@ pub type ServiceTexts = BTreeMap<(&'static str, String), String>;
 pub struct KnownSite {
     /// Volumes of each pool that is there, by the pool's name; `None` if it is there and cannot be looked into now.
     pub pools: BTreeMap<String, Option<Vec<VolumeView>>>,
+    /// `None` if nobody looked for them: none is made then.
+    pub dr_groups: Option<KnownDrGroups>,
     /// Of the site that was applied last.
     pub services: ServiceTexts,
     /// Differences between the file and pools that no apply changes.
@@ -71,6 +75,7 @@ pub enum SiteStep {
         size: ByteCount,
         snapshots: usize,
     },
+    MakeDrGroup(Box<WantedDrGroup>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -88,7 +93,7 @@ pub enum SiteAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteChange {
     pub action: SiteAction,
-    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export`, `snapshots` (a schedule) or `metrics`.
+    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export`, `snapshots` (a schedule), `metrics` or `DR group`.
     pub kind: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,6 +110,10 @@ pub struct SiteChanges {
     pub kept: Vec<String>,
     /// Pools that cannot become as the file says, with the reasons; nothing is changed in them.
     pub refused: BTreeMap<String, Refusal>,
+    /// DR groups that the file wants otherwise than they are: they stay as they are.
+    pub fixed_dr_groups: Vec<Refusal>,
+    /// Parts of the file that are not made, with the reasons.
+    pub notes: Vec<String>,
 }
 
 impl SiteChanges {
@@ -119,11 +128,11 @@ impl SiteChanges {
         let mut last = Vec::new();
         for pool in &wanted.pools {
             match known.pools.get(&pool.name) {
-                None => changes.make(pool),
+                None => changes.make(pool, wanted),
                 Some(None) => {}
                 Some(Some(volumes)) => {
                     let (steps, kept) = (changes.steps.len(), changes.kept.len());
-                    match changes.change(pool, volumes, destroy) {
+                    match changes.change((pool, wanted), volumes, destroy) {
                         Ok(destroying) => {
                             for (name, step) in destroying {
                                 destroyed.insert(name);
@@ -150,6 +159,7 @@ impl SiteChanges {
         }
         changes.serve(&known.services, &wanted.services);
         changes.steps.extend(last);
+        changes.add_dr_groups(known, wanted);
         Ok(changes)
     }
 
@@ -162,19 +172,21 @@ impl SiteChanges {
         self.steps.iter().map(SiteStep::shown).collect()
     }
 
-    fn make(&mut self, pool: &WantedPool) {
+    fn make(&mut self, pool: &WantedPool, site: &WantedSite) {
         self.steps.push(SiteStep::MakePool(Box::new(pool.clone())));
         let volume = |volume: &WantedVolume| SiteStep::MakeVolume {
             pool: pool.name.clone(),
             volume: WantedVolume { was: None, ..volume.clone() },
         };
-        self.steps.extend(pool.volumes.iter().map(volume));
+        let own: Vec<&WantedVolume> =
+            pool.volumes.iter().filter(|volume| !self.waits_for_copy(site, pool, volume)).collect();
+        self.steps.extend(own.into_iter().map(volume));
     }
 
     /// Steps in a pool that is there. Returns those that destroy, which come last.
     fn change(
         &mut self,
-        pool: &WantedPool,
+        (pool, site): (&WantedPool, &WantedSite),
         known: &[VolumeView],
         destroy: &[String],
     ) -> Result<Vec<(String, SiteStep)>, Refusal> {
@@ -207,6 +219,7 @@ impl SiteChanges {
                     met.insert(before.name.clone());
                     adjusted.push((wanted, before));
                 }
+                None if self.waits_for_copy(site, pool, wanted) => {}
                 None => made.push(SiteStep::MakeVolume { pool: pool.name.clone(), volume: wanted.clone() }),
             }
         }
@@ -302,6 +315,12 @@ fn not_destroyed(name: &str, known: &KnownSite, wanted: &WantedSite) -> Refusal 
             "see its messages",
         );
     }
+    if known.dr_groups.as_ref().is_some_and(|groups| groups.find(name).is_some()) {
+        return Refusal::new(
+            format!("{name} is a DR group, and holds no data of its own"),
+            format!("'spindle dr remove {name}' takes it apart; its volumes stay"),
+        );
+    }
     if known.pools.contains_key(name) {
         return Refusal::new(
             format!("{name} is a pool, and pools are not destroyed here"),
@@ -321,6 +340,7 @@ impl SiteStep {
             | Self::SetVolume { pool, .. }
             | Self::MakeVolume { pool, .. }
             | Self::DestroyVolume { pool, .. } => Some(pool),
+            Self::MakeDrGroup(group) => group.place.as_ref().map(|(pool, _)| pool.as_str()),
             Self::Serve { .. } => None,
         }
     }
@@ -374,6 +394,7 @@ impl SiteStep {
                 let kind = "volume".to_owned();
                 SiteChange { action: SiteAction::Destroy, kind, name, before, after: None }
             }
+            Self::MakeDrGroup(group) => create("DR group", group.name.clone(), Some(group.text())),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::{
     changes::{KnownSite, SiteChanges, SiteStep},
     file_merge::{MergedSite, merged, served_names, undone},
     handle::{PoolHandle, SiteView},
+    known_dr_group::KnownDrGroups,
     places::PoolPlaces,
     pool_answers::UnansweredPools,
     server::{SiteServer, WantedAddresses, parse},
@@ -147,6 +148,8 @@ impl SitePlanner {
             }
         }
         let mut changes = SiteChanges::between(&known, &wanted, &destroy)?;
+        wanted.notes.append(&mut changes.notes);
+        let fixed = std::mem::take(&mut changes.fixed_dr_groups);
         refused.append(&mut changes.refused);
         let gone = lost.into_iter().map(|row| match occasion {
             PlanOccasion::Apply => row,
@@ -166,6 +169,10 @@ impl SitePlanner {
             && let Some((pool, refusal)) = refused.iter().next()
         {
             return Err(Refusal::new(format!("pool {pool}: {refusal}"), ""));
+        }
+        match fixed.into_iter().next() {
+            Some(refusal) if occasion != PlanOccasion::Start => return Err(refusal),
+            fixed => wanted.notes.extend(fixed.map(|refusal| refusal.to_string())),
         }
         let said = if occasion == PlanOccasion::Apply { Vec::new() } else { said };
         Ok(PlannedSite {
@@ -362,6 +369,8 @@ impl SitePlanner {
                 known.pools.insert(name.clone(), None);
             }
         }
+        let dr_groups = KnownDrGroups::of(&self.view.borrow(), &self.journal);
+        known.dr_groups = Some(dr_groups.map_err(|error| error.refusal())?);
         known.services = match self.journal.served_site().map_err(|error| error.refusal())? {
             Some(served) if served == text => wanted.services.clone(),
             Some(served) => {

@@ -2,17 +2,14 @@
 //! flow of their own: they only read, and are answered while a change is under way.
 
 use super::{
-    adoption::{FoundPool, refreshed},
     apply_progress::ApplyProgress,
     handle::{
         PoolHandle, REQUESTS_MAX, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer,
     },
     planning::{PlanOccasion, PlannedSite, SitePlanner},
     row_refusal::{RowRefusal, RowRefusalKind},
-    server::{SiteServer, parse},
+    server::SiteServer,
 };
-use crate::journal::DaemonJournal;
-use report::Refusal;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use world::{JoinHandle, World, with_deadline};
@@ -159,21 +156,6 @@ impl SiteServer {
         };
         self.daemon.pools().iter().filter_map(handle).collect()
     }
-}
-
-/// The site as it is, as a file whose plan is empty. From any thread: it waits for no apply that is under way, whose site it
-/// is not yet.
-///
-/// # Errors
-///
-/// No site file was applied, or the site and the pools contradict each other.
-pub fn printed_site(journal: &DaemonJournal, view: &SiteView) -> Result<SiteAnswer, Refusal> {
-    let text = journal.served_site().map_err(|error| error.refusal())?;
-    let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-    let found = |pool: &PoolHandle| Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?));
-    let pools: Vec<FoundPool> = view.pools.values().filter_map(found).collect();
-    let (site, notes) = refreshed(parse(&text)?, &pools)?;
-    Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })
 }
 
 fn answer_of(plan: &PlannedSite) -> SiteAnswer {

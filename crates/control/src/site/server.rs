@@ -21,7 +21,7 @@ use super::{
 use crate::{
     conditions::condition_id,
     daemon::{AddedPools, Daemon},
-    dr::{access::DrAccess, group_services::PortalReach},
+    dr::{LinkHandle, access::DrAccess, group_services::PortalReach},
     journal::{DaemonJournal, JournalError, JournalPool},
     metrics::MetricsSetting,
     notice::NoticeSender,
@@ -91,6 +91,8 @@ pub struct SiteServer {
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
     pub(super) power: SitePower,
+    /// To other sites; `None` until it was started.
+    pub(super) link: Option<LinkHandle>,
     /// Of work over several pools.
     pub(super) operation_places: Arc<OperationPlaces>,
     /// At the start what the file says, whatever becomes of its apply.
@@ -196,6 +198,7 @@ impl SiteServer {
             requests,
             schedules: ScheduleKeeper::new(),
             power: power_of_before(notices),
+            link: None,
             operation_places: Arc::default(),
             watched: watch::Sender::new(Arc::new(wanted.watched.clone())),
             served_site: Arc::default(),

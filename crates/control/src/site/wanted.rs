@@ -1,6 +1,9 @@
 //! A site file as the daemon wants it: checked against what an array can do (`wanted_pool`), with units and paths resolved.
 
-use super::wanted_pool::{WantedPool, pool, unused_keys, wanted_volume};
+use super::{
+    wanted_dr_group::{WantedDrGroup, wanted_dr_groups},
+    wanted_pool::{WantedPool, pool, unused_keys, wanted_volume},
+};
 use crate::{
     metrics::MetricsSetting,
     notifying::{notifier_texts, wanted_notifiers},
@@ -46,6 +49,10 @@ pub struct WantedSite {
     pub api_tls: Option<ServerTls>,
     /// Schedules of snapshots of these pools.
     pub schedules: Vec<WantedSchedule>,
+    /// DR groups of the file, those of other sites included.
+    pub dr_groups: Vec<WantedDrGroup>,
+    /// The file says where the server waits for other sites.
+    pub listens: bool,
     /// Notifiers, and certificates to be watched.
     pub watched: WatchedSite,
     pub metrics: MetricsSetting,
@@ -107,6 +114,9 @@ impl WantedSite {
         let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
         let (schedules, without_effect) = wanted_schedules(site, index, is_pool)?;
         notes.extend(without_effect);
+        let own = context.site.as_deref().unwrap_or(&site.serve.site);
+        let dr_groups = wanted_dr_groups((site, index), own, is_pool)?;
+        let listens = site.replication.as_ref().is_some_and(|replication| !replication.listen.is_empty());
         let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
         let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
         services.append(&mut notifier_texts(&notifiers));
@@ -122,8 +132,21 @@ impl WantedSite {
         };
         let (api_tls, api_ends) = api_tls.map(|own| (own.tls, own.ends)).unzip();
         let metrics = MetricsSetting::default();
-        let mut wanted =
-            Self { pools, nbd, iscsi, api, nbd_tls, api_tls, schedules, watched, metrics, notes, services };
+        let mut wanted = Self {
+            pools,
+            nbd,
+            iscsi,
+            api,
+            nbd_tls,
+            api_tls,
+            schedules,
+            dr_groups,
+            listens,
+            watched,
+            metrics,
+            notes,
+            services,
+        };
         wanted.select_histograms(site)?;
         wanted.add_targets((site, index), &groups)?;
         wanted.add_rights((site, index), (context, has_secrets))?;

@@ -9,38 +9,36 @@ use super::{
     dr_rehearsals,
     dr_rows::{DrGroupList, DrGroupRow, rows},
     dr_sites::{link_of, site_of},
-    orders::{MeantVolume, order, volume_of},
+    orders::{MeantVolume, volume_of},
     problem::ApiProblem,
 };
 use crate::{
     dr::{
-        LinkView,
         access::WitnessKind,
         group_view::{DrGroupView, DrRole},
         mode::DrMode,
         pool_groups::{PoolDrGroups, begin_change},
-        site_message::GroupOffer,
     },
     journal::tokens::CallerRole,
-    site::handle::PoolHandle,
+    site::{
+        dr_group_making::{DrGroupRefusal, NewDrGroup, make_dr_group},
+        handle::PoolHandle,
+    },
 };
-use array::format::{GroupId, SiteId, VolumeId};
+use array::format::{GroupId, VolumeId};
 use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use replication::{
-    group_record::{AutoFailover, GROUP_VOLUMES_MAX, GroupSettings},
-    witness::client::WITNESS_PORT,
-};
+use replication::group_record::{AutoFailover, GROUP_VOLUMES_MAX};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
 use std::{rc::Rc, time::Duration};
 use utoipa::ToSchema;
-use world::{Address, LocalFuture};
+use world::LocalFuture;
 
 const NAME_BYTES_MAX: usize = 128;
 /// Interval of looking whether a change is shown, and looks at most: 3 s.
@@ -183,70 +181,29 @@ pub(super) async fn create(
         let next = format!("a name has 1 to {NAME_BYTES_MAX} bytes without control characters");
         return Err(ApiProblem::bad_request(format!("{name:?} is no name of a DR group"), &next));
     }
-    let checked = mode.checked()?;
+    mode.checked()?;
     let link = link_of(&api)?.clone();
     let site = site_of(&link.look(), &peer)?;
     let (pool, ids) = volumes_of(&api, &caller, &volumes)?;
-    let auto = (!witness.is_empty()).then_some(AutoFailover { witness });
-    check_witness(&link.look(), site, auto.as_ref())?;
-    let (own_name, own_ids) = (name.clone(), ids.clone());
-    let found = order(&pool, "check DR group", move |served| {
-        Box::pin(async move {
-            let found = served.dr.check_new(&own_name, &own_ids).map_err(ApiProblem::from)?;
-            Ok((found, served.dr.services_for(&own_ids)))
-        })
-    });
-    let (found, services) = found.await?;
-    let offer = GroupOffer::new(group, (&name, mode), pool_there.as_ref().unwrap_or(&pool.name), &found);
-    let offer = offer.with_witness(auto.as_ref());
-    let settings = GroupSettings { name, mode: checked, peer: site, volumes: ids, auto };
-    let of_group = settings.clone();
-    // Before the other site makes anything.
-    change(&pool, "check witness", move |dr| {
-        Box::pin(async move { dr.check_settings(group, &of_group).await })
-    })
-    .await?;
-    link.offer(site, offer, services).await?;
-    change(&pool, "make DR group", move |dr| {
-        Box::pin(async move { dr.create_primary(group, settings).await })
-    })
-    .await?;
+    if !witness.is_empty() {
+        let remedy = "say HOST or HOST:PORT, or etcd://HOST:PORT";
+        WitnessKind::parse(&witness).map_err(|problem| ApiProblem::bad_request(problem, remedy))?;
+    }
+    let new = NewDrGroup {
+        name,
+        volumes: ids,
+        peer: site,
+        pool_there: pool_there.unwrap_or_else(|| pool.name.clone()),
+        mode,
+        auto: (!witness.is_empty()).then_some(AutoFailover { witness }),
+    };
+    make_dr_group((&link, &pool), group, new).await.map_err(|refusal| match refusal {
+        DrGroupRefusal::Refused(refusal) => ApiProblem::from(refusal),
+        DrGroupRefusal::Pool(refusal) => ApiProblem::from(refusal),
+    })?;
     let is_connected = |row: &DrGroupRow| row.connected_since.is_some();
     let row = shown_when(&api, &caller, &group.to_string(), is_connected).await?;
     Ok((StatusCode::CREATED, Json(row)).into_response())
-}
-
-/// Refuses a witness on the machine of one of both sites: it would be lost together with that.
-fn check_witness(link: &LinkView, peer: SiteId, auto: Option<&AutoFailover>) -> Result<(), ApiProblem> {
-    let host = |address: &str| match Address::parse(address, WITNESS_PORT) {
-        Ok(Address::Tcp { host, .. }) => Some(host),
-        _ => None,
-    };
-    let peers = link.peers.iter().filter(|known| known.site == peer);
-    let of_peer = peers.flat_map(|known| {
-        let connected = known.connections.iter().map(|connection| connection.address.as_str());
-        connected.chain(known.addresses.iter().map(String::as_str)).filter_map(host).collect::<Vec<_>>()
-    });
-    let of_sites: Vec<String> = of_peer.chain(host(&link.address)).collect();
-    let Some(auto) = auto else { return Ok(()) };
-    let (_, parsed) = WitnessKind::parse(&auto.witness)
-        .map_err(|problem| ApiProblem::bad_request(problem, "say HOST or HOST:PORT, or etcd://HOST:PORT"))?;
-    for (address, parsed) in auto.witness.iter().zip(parsed) {
-        let Address::Tcp { host: witness, .. } = parsed else {
-            let problem = format!("witness {address:?} is no address of a third machine");
-            return Err(ApiProblem::bad_request(problem, "say HOST or HOST:PORT, or etcd://HOST:PORT"));
-        };
-        if of_sites.contains(&witness) {
-            let refusal = Refusal::new(
-                format!(
-                    "the witness {address} is on the machine of one of both sites, and would be lost with it"
-                ),
-                "a witness runs on a third machine",
-            );
-            return Err(ApiProblem::refused(&refusal));
-        }
-    }
-    Ok(())
 }
 
 /// The volumes of a new group, and the pool that has all of them.

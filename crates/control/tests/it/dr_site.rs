@@ -174,6 +174,7 @@ impl DrSite {
             access: server.dr_access(),
         };
         let link = LinkThread::start(&world, &*threads, setting, notices.of("link")).await.map_err(said)?;
+        server.use_link(link.handle.clone());
         let setting = WebSetting {
             network: network(),
             addresses: vec![(self.socket(), "socket")],
@@ -186,7 +187,10 @@ impl DrSite {
         };
         let _web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
         let plan = server.plan(&text, &[], PlanOccasion::Start).await.map_err(said)?;
-        server.apply(plan, |_| ()).await.map_err(said)?;
+        // As 'serve' does: a DR group of the file may lack its other site.
+        if let Err(refusal) = server.apply(plan, |_| ()).await {
+            self.warnings.borrow_mut().push(refusal.to_string());
+        }
         server.open();
         let warnings = Rc::clone(&self.warnings);
         world.spawn("warnings", async move {

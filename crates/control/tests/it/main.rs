@@ -11,6 +11,7 @@ mod conditions_seen;
 mod dr_crashes;
 mod dr_half_made;
 mod dr_hosts;
+mod dr_in_file;
 mod dr_rows;
 mod dr_scene;
 mod dr_site;

@@ -6,6 +6,7 @@
 //! 1. Names are unique among their kind, those of volumes in their group, and what is referred to is there.
 //! 2. Every number is finite, and none is negative.
 
+mod dr_group_faults;
 mod error;
 mod faults;
 mod index;
@@ -186,6 +187,11 @@ impl Site {
     pub fn to_toml(&self) -> String {
         let body = toml::to_string(self).expect("strings, numbers and lists of them");
         format!("{HEADER}{body}")
+    }
+
+    /// The DR groups of its replication.
+    pub fn dr_groups(&self) -> &[DrGroup] {
+        self.replication.as_ref().map_or(&[], |replication| &replication.dr_groups)
     }
 
     /// The group called `name`.

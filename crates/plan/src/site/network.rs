@@ -83,8 +83,41 @@ impl Link {
 pub struct DrGroup {
     /// Name, unique among the DR groups.
     pub name: String,
-    /// Names of the volumes in the DR group.
+    /// Names of the volumes in the DR group, VOLUME or GROUP/VOLUME.
     pub volumes: Vec<String>,
+    /// Site that gets the copies, by the name under which it is paired; without it `serve` makes no DR group.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// Group of that site in which the copies lie; the one of the same name if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to_group: String,
+    /// Kind of replication of the DR group, if it is not that of `[replication]`: synchronous, asynchronous or periodic.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Synchronous: time for which hosts wait for a lost site, at most 25; 15 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_seconds: Option<f64>,
+    /// Synchronous: true if writes are refused then, and false if hosts are answered without the other site.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failsafe: Option<bool>,
+    /// Synchronous: addresses of a witness on a third machine, HOST:PORT, or etcd://HOST:PORT of an etcd cluster; with them the other site takes over without a person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub witness: Vec<String>,
+    /// Asynchronous: time that the other site may be behind; 30 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_seconds: Option<f64>,
+    /// Asynchronous: data that the other site may lack; 256 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind_mb: Option<f64>,
+    /// Asynchronous: true if hosts wait beyond these bounds, and false if the DR group says that it is behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub push_back: Option<bool>,
+    /// Periodic: minutes from one pass to the next, from a second (0.0167) to 7 days (10080); 15 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_minutes: Option<f64>,
+    /// Periodic: number of states that the other site keeps as snapshots, at most 64; 4 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u32>,
 }
 
 /// Replication to another site.

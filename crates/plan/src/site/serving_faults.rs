@@ -20,6 +20,7 @@ impl Site {
             .or_else(|| self.initiator_fault(index))
             .or_else(|| self.exports.iter().find_map(export_fault))
             .or_else(|| self.schedule_fault(index))
+            .or_else(|| self.dr_group_fault(index))
             .or_else(|| self.notifier_fault())
             .or_else(|| self.serve_fault())
     }
@@ -175,7 +176,7 @@ impl SiteIndex<'_> {
         }
     }
 
-    fn volume_fault(&self, kind: &str, name: &str, meant: &str) -> Option<String> {
+    pub(super) fn volume_fault(&self, kind: &str, name: &str, meant: &str) -> Option<String> {
         if meant.is_empty() {
             return Some(format!("{kind} {name:?} says no volume"));
         }

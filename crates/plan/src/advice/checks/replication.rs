@@ -2,7 +2,7 @@
 
 use crate::{
     advice::subject::{Outcome, Subject, hold, holds_mail},
-    site::{DrGroup, Link, Role},
+    site::{DrGroup, Link, Role, Volume},
     units::{counted, shown},
 };
 
@@ -141,18 +141,19 @@ pub fn merge_staggered(subject: &Subject<'_>) -> Outcome {
     })
 }
 
-/// Replication groups, if the storage replicates.
-fn dr_groups<'a>(subject: &Subject<'a>) -> &'a [DrGroup] {
-    subject.site.replication.as_ref().map_or(&[], |replication| &replication.dr_groups)
+/// True if a volume is in a DR group.
+fn has_volume(subject: &Subject<'_>, dr: &DrGroup, volume: &Volume) -> bool {
+    let is_it = |known: &Volume| (&known.group, &known.name) == (&volume.group, &volume.name);
+    dr.volumes.iter().any(|meant| subject.site.volume(meant).is_some_and(is_it))
 }
 
-/// The replication group of the active volume with `has` that serves `database`.
+/// The DR group of the active volume with `has` that serves `database`.
 fn group_of<'a>(subject: &Subject<'a>, database: &str, has: fn(Role) -> bool) -> Option<&'a DrGroup> {
     let mut volumes = subject.site.volumes.iter();
     let volume = volumes.find(|volume| {
         volume.copy == 1 && has(volume.role) && volume.databases.iter().any(|name| name == database)
     })?;
-    dr_groups(subject).iter().find(|dr| dr.volumes.contains(&volume.name))
+    subject.site.dr_groups().iter().find(|dr| has_volume(subject, dr, volume))
 }
 
 pub fn dr_group_whole(subject: &Subject<'_>) -> Outcome {
@@ -176,20 +177,20 @@ pub fn dr_group_each(subject: &Subject<'_>) -> Outcome {
         let volumes = dr.volumes.iter().filter_map(|name| subject.site.volume(name));
         volumes.filter(|volume| volume.role.has_logs()).count()
     };
-    Outcome::among(dr_groups(subject), |dr| {
+    Outcome::among(subject.site.dr_groups(), |dr| {
         let logs = logs_in(&dr);
         (logs > 1).then(|| format!("{} has {}", dr.name, counted(logs as u64)))
     })
 }
 
 fn not_replicated(subject: &Subject<'_>, is: impl Fn(Role) -> bool) -> Outcome {
-    let all = dr_groups(subject);
+    let all = subject.site.dr_groups();
     if all.is_empty() {
         return Outcome::Outside;
     }
     let volumes = subject.site.volumes.iter().filter(|volume| volume.copy == 1 && is(volume.role));
     Outcome::among(volumes, |volume| {
-        let is_in_one = all.iter().any(|dr| dr.volumes.contains(&volume.name));
+        let is_in_one = all.iter().any(|dr| has_volume(subject, dr, volume));
         (!is_in_one).then(|| volume.name.clone())
     })
 }

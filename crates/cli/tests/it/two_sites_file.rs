@@ -1,0 +1,112 @@
+//! DR groups of a site file: made by an apply once the other site is there, printed, and the same whoever is primary.
+
+use crate::{
+    judged_exports::until,
+    pool_drives::{done, refused},
+    spindle::signal,
+    two_sites::{EXPORT, Site, VOLUME, paired_with},
+};
+
+const GROUP: &str =
+    "[[replication.dr_group]]\nname = 'sg1'\nvolumes = ['mail/disk']\nto = 'denver'\nkind = 'synchronous'\n";
+const SECOND: &str = "[[volume]]\nname = 'more'\ngroup = 'mail'\ngb = 0.0625\n[[replication.dr_group]]\nname = 'sg2'\n\
+                      volumes = ['more']\nto = 'denver'\nkind = 'periodic'\nevery_minutes = 10\nkeep = 2\n";
+
+/// The plan of a file in words; it has nothing to change.
+fn empty_plan(site: &Site, file: &str) -> String {
+    let said = site.bench.run(&["apply", file, "--state", "state", "--dry-run"]);
+    done(&said);
+    assert!(said.stdout.contains("nothing to change"), "{}", said.stdout);
+    said.stdout + &said.stderr
+}
+
+/// The site as it is printed, whose plan is empty.
+fn printed(site: &Site) -> String {
+    let text = site.verb("site");
+    site.bench.make_file("printed.toml", text.as_bytes());
+    let said = empty_plan(site, "printed.toml");
+    assert!(!said.contains("not in the file"), "{said}");
+    text
+}
+
+/// The tables of DR groups in a printed site.
+fn groups(text: &str) -> Vec<&str> {
+    text.split("[[").filter(|table| table.starts_with("replication.dr_group]]")).map(str::trim_end).collect()
+}
+
+fn conditions(site: &Site) -> String {
+    site.bench.run(&["event", "conditions", "--state", "state"]).stdout
+}
+
+fn has(site: &Site, group: &str, role: &str) -> bool {
+    let said = site.bench.run(&["dr", "status", group, "--state", "state"]).stdout;
+    let streams =
+        said.contains(", streaming,") || said.contains(", following,") || said.contains(", waiting,");
+    said.contains(&format!("{group}: {role} here")) && streams
+}
+
+#[test]
+fn groups_follow_the_file_and_their_roles_do_not() {
+    let (boston, denver) = paired_with(&format!("{VOLUME}{EXPORT}{GROUP}"));
+    // It started before it was paired: all but the group was made, and the log says why.
+    assert!(
+        boston.log().contains("DR group sg1 is not made: this site is not paired with \"denver\""),
+        "{}",
+        boston.log()
+    );
+    assert!(conditions(&boston).contains("DR group sg1 is not made"), "{}", conditions(&boston));
+    assert_eq!(groups(&printed(&boston)), [""; 0], "it is not there");
+    // Denver's file may name volume and group before they come: it makes neither.
+    denver.write("denver", &format!("{VOLUME}{GROUP}"));
+    let said = empty_plan(&denver, "site.toml");
+    assert!(
+        said.contains("mail/disk: it is not made here, for it comes with the DR group \"sg1\""),
+        "{said}"
+    );
+    denver.verb("apply site.toml");
+
+    let said = boston.verb("apply site.toml");
+    assert!(said.contains("+ DR group sg1: mail/disk to denver, synchronous, hold 15 s"), "{said}");
+    until("it streams", || has(&boston, "sg1", "primary") && has(&denver, "sg1", "secondary"));
+    assert!(!conditions(&boston).contains("is not made"));
+    for site in [&boston, &denver] {
+        let said = empty_plan(site, "site.toml");
+        assert!(!said.contains("sg1"), "{said}");
+    }
+    let table = "replication.dr_group]]\nname = \"sg1\"\nvolumes = [\"mail/disk\"]\nto = \"denver\"\nkind = \"synchronous\"";
+    assert_eq!(groups(&printed(&boston)), [table]);
+    assert_eq!(groups(&printed(&denver)), [table]);
+
+    // A group more, by a signal; what is fixed is refused, and what the file lacks stays.
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{GROUP}{SECOND}"));
+    signal(boston.server(), "HUP");
+    until("sg2 waits for its clock", || has(&boston, "sg2", "primary") && has(&denver, "sg2", "secondary"));
+    let longer = GROUP.replace("to =", "hold_seconds = 20\nto =");
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{longer}{SECOND}"));
+    let why = "DR group \"sg1\" has hold_seconds = 15, which is fixed for its life, and the file says 20; say what it has";
+    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{GROUP}"));
+    let said = empty_plan(&boston, "site.toml");
+    assert!(
+        said.contains("not in the file: DR group sg2, with denver: it stays; 'spindle dr remove sg2'"),
+        "{said}"
+    );
+    let destroyed = ["apply", "site.toml", "--state", "state", "--destroy", "sg2"];
+    refused(
+        &boston.bench,
+        &destroyed,
+        "sg2 is a DR group, and holds no data of its own; 'spindle dr remove sg2'",
+    );
+
+    // A group that no file of Denver names is printed there, too; its volume comes with it.
+    let before = [&boston, &denver].map(printed);
+    let second = "replication.dr_group]]\nname = \"sg2\"\nvolumes = [\"mail/more\"]\nto = \"boston\"\nkind = \"periodic\"\n\
+                  every_minutes = 10.0\nkeep = 2";
+    assert_eq!(groups(&before[1]), [table, second]);
+    boston.verb("failover sg1");
+    until("it has moved", || has(&boston, "sg1", "secondary") && has(&denver, "sg1", "primary"));
+    assert_eq!([&boston, &denver].map(printed), before, "roles are no configuration");
+    for site in [&boston, &denver] {
+        empty_plan(site, "site.toml");
+    }
+}

@@ -1,0 +1,250 @@
+//! DR groups made: the flow that the API and an apply share, and the step of an apply.
+//!
+//! Invariants:
+//!
+//! 1. The journal has the UUID of a group before the other site hears of it: an apply that was cut short goes on with the same
+//!    one, and finds what it made.
+//! 2. A group that cannot be made keeps no other part of a site from being as the file says.
+
+use super::{changes::SiteStep, handle::PoolHandle, server::SiteServer, wanted_dr_group::WantedDrGroup};
+use crate::{
+    dr::{
+        LinkHandle, LinkView, access::WitnessKind, mode::DrMode, pool_groups::begin_change,
+        site_message::GroupOffer,
+    },
+    order::OrderRefusal,
+    planted::{self, DrBug},
+};
+use array::format::{GroupId, SiteId, VolumeId};
+use replication::{
+    group_record::{AutoFailover, GroupSettings},
+    witness::client::WITNESS_PORT,
+};
+use report::Refusal;
+use serving::uuid::random_uuid;
+use std::time::Duration;
+use world::{Address, with_deadline};
+
+/// Time for the making of a group: the other site has 20 s for its part.
+const MADE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A DR group to be made, of which this site is primary.
+pub(crate) struct NewDrGroup {
+    pub name: String,
+    /// Its volumes, which lie in one pool.
+    pub volumes: Vec<VolumeId>,
+    pub peer: SiteId,
+    /// Name of the pool there.
+    pub pool_there: String,
+    pub mode: DrMode,
+    pub auto: Option<AutoFailover>,
+}
+
+/// The reason for which a group was not made.
+pub(crate) enum DrGroupRefusal {
+    Refused(Refusal),
+    /// The pool did not take an order.
+    Pool(OrderRefusal),
+}
+
+impl From<Refusal> for DrGroupRefusal {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<OrderRefusal> for DrGroupRefusal {
+    fn from(refusal: OrderRefusal) -> Self {
+        Self::Pool(refusal)
+    }
+}
+
+/// Makes a group: the other site makes replicas, and gets a first copy. Repeated with its UUID, it goes on.
+pub(crate) async fn make_dr_group(
+    (link, pool): (&LinkHandle, &PoolHandle),
+    group: GroupId,
+    new: NewDrGroup,
+) -> Result<(), DrGroupRefusal> {
+    let NewDrGroup { name, volumes, peer, pool_there, mode, auto } = new;
+    let checked = mode.checked()?;
+    check_witness(&link.look(), peer, auto.as_ref())?;
+    let (own_name, own_ids) = (name.clone(), volumes.clone());
+    let found = pool.begin("check DR group", move |served| {
+        Box::pin(async move {
+            let found = served.dr.check_new(&own_name, &own_ids)?;
+            Ok::<_, Refusal>((found, served.dr.services_for(&own_ids)))
+        })
+    })?;
+    let (found, services) = found.await??;
+    let offer = GroupOffer::new(group, (&name, mode), &pool_there, &found);
+    let offer = offer.with_witness(auto.as_ref());
+    let settings = GroupSettings { name, mode: checked, peer, volumes, auto };
+    let of_group = settings.clone();
+    // Before the other site makes anything.
+    let witness_answers = begin_change(pool, "check witness", move |dr| {
+        Box::pin(async move { dr.check_settings(group, &of_group).await })
+    })?;
+    witness_answers.await??;
+    link.offer(peer, offer, services).await?;
+    let made = begin_change(pool, "make DR group", move |dr| {
+        Box::pin(async move { dr.create_primary(group, settings).await })
+    })?;
+    Ok(made.await??)
+}
+
+/// Refuses a witness on the machine of one of both sites: it would be lost together with that.
+fn check_witness(link: &LinkView, peer: SiteId, auto: Option<&AutoFailover>) -> Result<(), Refusal> {
+    let host = |address: &str| match Address::parse(address, WITNESS_PORT) {
+        Ok(Address::Tcp { host, .. }) => Some(host),
+        _ => None,
+    };
+    let peers = link.peers.iter().filter(|known| known.site == peer);
+    let of_peer = peers.flat_map(|known| {
+        let connected = known.connections.iter().map(|connection| connection.address.as_str());
+        connected.chain(known.addresses.iter().map(String::as_str)).filter_map(host).collect::<Vec<_>>()
+    });
+    let of_sites: Vec<String> = of_peer.chain(host(&link.address)).collect();
+    let Some(auto) = auto else { return Ok(()) };
+    let remedy = "say HOST or HOST:PORT, or etcd://HOST:PORT";
+    let (_, parsed) = WitnessKind::parse(&auto.witness).map_err(|problem| Refusal::new(problem, remedy))?;
+    for (address, parsed) in auto.witness.iter().zip(parsed) {
+        let Address::Tcp { host: witness, .. } = parsed else {
+            return Err(Refusal::new(
+                format!("witness {address:?} is no address of a third machine"),
+                remedy,
+            ));
+        };
+        if of_sites.contains(&witness) {
+            return Err(Refusal::new(
+                format!(
+                    "the witness {address} is on the machine of one of both sites, and would be lost with it"
+                ),
+                "a witness runs on a third machine",
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl SiteServer {
+    /// Makes DR groups over this link from now on.
+    pub fn use_link(&mut self, link: LinkHandle) {
+        self.link = Some(link);
+    }
+
+    /// Makes the groups of some steps, but for those in pools of which something else failed. Returns those that were not
+    /// made, with the reasons.
+    pub(super) async fn make_dr_groups(
+        &mut self,
+        steps: &[SiteStep],
+        listens: bool,
+        has_failed: impl Fn(&str) -> bool,
+    ) -> Vec<(String, Refusal)> {
+        let mut refused = Vec::new();
+        if let Err(refusal) = self.forget_made_groups() {
+            self.notices.warn(refusal.to_string());
+        }
+        for step in steps {
+            let SiteStep::MakeDrGroup(group) = step else { continue };
+            let (pool, volumes) = group.place.clone().expect("groups of other sites are not made here");
+            if has_failed(&pool) {
+                let refusal = Refusal::new(format!("its pool {pool} is not as the file says"), "");
+                refused.push((group.name.clone(), refusal));
+            } else if let Err(refusal) = self.make_wanted(group, (&pool, volumes), listens).await {
+                refused.push((group.name.clone(), refusal));
+            }
+        }
+        refused
+    }
+
+    async fn make_wanted(
+        &self,
+        group: &WantedDrGroup,
+        (pool, volumes): (&str, Vec<String>),
+        listens: bool,
+    ) -> Result<(), Refusal> {
+        let link = self.link.as_ref().ok_or_else(|| match listens {
+            true => Refusal::new("a server makes it that runs", "'spindle serve' with this file"),
+            false => Refusal::new(
+                "this server does not listen for other sites",
+                "say listen under [replication], for example listen = \"0.0.0.0:7789\", and start it again",
+            ),
+        })?;
+        let peer = connected_peer(&link.look(), &group.to)?;
+        let mode = group.mode().ok_or_else(|| Refusal::new("it has no kind", "say one"))?;
+        let ids = self.order(pool, "find volumes", move |served| {
+            Box::pin(async move {
+                let known = served.pool.volumes();
+                let id = |name: String| match known.iter().find(|known| known.name == name) {
+                    Some(known) => Ok(known.volume),
+                    None => Err(Refusal::new(format!("there is no volume {name}"), "")),
+                };
+                volumes.into_iter().map(id).collect::<Result<Vec<_>, _>>()
+            })
+        });
+        let new = NewDrGroup {
+            name: group.name.clone(),
+            volumes: ids.await?,
+            peer,
+            pool_there: group.pool_there.clone(),
+            mode,
+            auto: (!group.row.witness.is_empty())
+                .then(|| AutoFailover { witness: group.row.witness.clone() }),
+        };
+        let handle = self.pool_handles().into_iter().find(|known| known.name == pool);
+        let handle = handle.ok_or_else(|| Refusal::new(format!("pool {pool} is not open"), ""))?;
+        let begun = self.journal.dr_groups_being_made().map_err(|error| error.refusal())?;
+        let is_forgotten = planted::is_in_dr(DrBug::MakingForgotten);
+        let id = begun.get(&group.name).copied().filter(|_| !is_forgotten);
+        let id = id.unwrap_or_else(|| GroupId(random_uuid(&self.world)));
+        self.journal.begin_dr_group(&group.name, id).map_err(|error| error.refusal())?;
+        let making = make_dr_group((link, &handle), id, new);
+        match with_deadline(self.world.sleep(MADE_WITHIN), making).await {
+            Some(Ok(())) => self.journal.end_dr_group(&group.name).map_err(|error| error.refusal()),
+            Some(Err(DrGroupRefusal::Refused(refusal))) => Err(refusal),
+            Some(Err(DrGroupRefusal::Pool(refusal))) => {
+                Err(Refusal::new(format!("pool {pool}: {refusal}"), "see its messages"))
+            }
+            None => {
+                let seconds = MADE_WITHIN.as_secs();
+                Err(Refusal::new(
+                    format!("pool {pool} did not answer within {seconds} s"),
+                    "look at its drives",
+                ))
+            }
+        }
+    }
+
+    /// A crash may come between the last step of a making and its end in the journal. A group of that name that is made later is
+    /// another one.
+    fn forget_made_groups(&self) -> Result<(), Refusal> {
+        let begun = self.journal.dr_groups_being_made().map_err(|error| error.refusal())?;
+        let views = self.pool_handles().into_iter().map(|pool| pool.last_view());
+        let known: Vec<GroupId> = views
+            .flat_map(|view| view.dr.groups.iter().map(|group| group.group).collect::<Vec<_>>())
+            .collect();
+        for (name, _) in begun.iter().filter(|(_, group)| known.contains(group)) {
+            self.journal.end_dr_group(name).map_err(|error| error.refusal())?;
+        }
+        Ok(())
+    }
+}
+
+/// The paired site of a name, if it is connected.
+fn connected_peer(link: &LinkView, name: &str) -> Result<SiteId, Refusal> {
+    let Some(peer) = link.peers.iter().find(|peer| peer.name == name) else {
+        let known: Vec<&str> = link.peers.iter().map(|peer| peer.name.as_str()).collect();
+        let next = match known.is_empty() {
+            true => {
+                "pair with it: 'spindle dr token' there and 'spindle dr pair' here, or the other way round"
+                    .to_owned()
+            }
+            false => format!("paired are: {}", known.join(", ")),
+        };
+        return Err(Refusal::new(format!("this site is not paired with {name:?}"), next));
+    };
+    match peer.connected_since {
+        Some(_) => Ok(peer.site),
+        None => Err(Refusal::new(format!("site {name} is not connected"), "see 'spindle dr status'")),
+    }
+}

@@ -1,0 +1,233 @@
+//! DR groups in the plan of a site: those that are made, stay, or cannot become as the file says. Pure.
+
+use super::{
+    changes::{KnownSite, SiteChanges, SiteStep},
+    known_dr_group::{KnownDrGroups, fixed_difference},
+    wanted::WantedSite,
+    wanted_dr_group::WantedDrGroup,
+    wanted_pool::{WantedPool, WantedVolume},
+};
+
+impl SiteChanges {
+    /// Adds the steps that make groups, after all others: their volumes and the rights of their hosts are there then.
+    pub(super) fn add_dr_groups(&mut self, known: &KnownSite, wanted: &WantedSite) {
+        let Some(groups) = &known.dr_groups else { return };
+        let renamed = |pool: &str, name: &str| {
+            let volumes =
+                wanted.pools.iter().filter(|known| known.name == pool).flat_map(|pool| &pool.volumes);
+            let mut renamed = volumes.filter(|volume| volume.was.as_deref() == Some(name));
+            renamed.next().map_or(name.to_owned(), |volume| volume.name.clone())
+        };
+        for group in &wanted.dr_groups {
+            match groups.find(&group.name) {
+                Some(there) => self.fixed_dr_groups.extend(fixed_difference(group, there, renamed)),
+                None => self.make_dr_group(group, (known, groups)),
+            }
+        }
+        let is_named = |name: &str| wanted.dr_groups.iter().any(|group| group.name == name);
+        let is_of_site = |pool: &str| wanted.pools.iter().any(|known| known.name == pool);
+        for group in groups.groups.iter().filter(|group| is_of_site(&group.pool) && !is_named(&group.name)) {
+            let (name, peer) = (&group.name, &group.peer);
+            self.kept.push(format!(
+                "DR group {name}, with {peer}: it stays; 'spindle dr remove {name}' takes it apart"
+            ));
+        }
+    }
+
+    fn make_dr_group(&mut self, group: &WantedDrGroup, (known, groups): (&KnownSite, &KnownDrGroups)) {
+        let Some((pool, _)) = &group.place else { return };
+        // In a pool that is not open it may be there.
+        let is_closed = matches!(known.pools.get(pool), Some(None));
+        if group.is_of_other_site || is_closed || self.refused.contains_key(pool) {
+            return;
+        }
+        let name = &group.name;
+        let problem = match (group.to.is_empty(), group.kind) {
+            _ if groups.damaged.contains(pool) => {
+                format!("a record of a group in pool {pool} cannot be used; see 'spindle dr status'")
+            }
+            (true, _) => "it says no to".to_owned(),
+            (false, None) => "neither it nor [replication] says a kind that storage has".to_owned(),
+            (false, Some(_)) => return self.steps.push(SiteStep::MakeDrGroup(Box::new(group.clone()))),
+        };
+        self.notes.push(format!("DR group {name:?}: it is not made, for {problem}"));
+    }
+
+    /// True if a volume that is not there comes with a DR group from another site: an empty one would be in its way.
+    pub(super) fn waits_for_copy(
+        &mut self,
+        site: &WantedSite,
+        pool: &WantedPool,
+        volume: &WantedVolume,
+    ) -> bool {
+        let Some(group) = site.dr_groups.iter().find(|group| group.brings(&pool.name, &volume.name)) else {
+            return false;
+        };
+        self.notes.push(format!(
+            "volume {}/{}: it is not made here, for it comes with the DR group {:?} from the other site",
+            pool.name, volume.name, group.name
+        ));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        dr::mode::{DrMode, HOLD_MS},
+        site::{known_dr_group::KnownDrGroup, wanted::SiteContext},
+        view::VolumeView,
+    };
+    use array::{format::VolumeId, pool::VolumeSetting};
+    use plan::site::Site;
+    use std::collections::{BTreeMap, BTreeSet};
+    use world::ByteCount;
+
+    /// Of two sites, with one group of drives each.
+    const FILE: &str = "
+        [[site]]
+        name = 'boston'
+        [[site]]
+        name = 'denver'
+        [[group]]
+        name = 'mail'
+        site = 'boston'
+        [[group]]
+        name = 'copies'
+        site = 'denver'
+        [[volume]]
+        name = 'disk'
+        group = 'mail'
+        gb = 1
+        [[volume]]
+        name = 'disk'
+        group = 'copies'
+        gb = 1
+        [replication]
+        kind = 'synchronous'
+        [[replication.dr_group]]
+        name = 'sg1'
+        volumes = ['mail/disk']
+        to = 'denver'
+        to_group = 'copies'
+    ";
+
+    fn known(pool: &str, volumes: &[&str], groups: Vec<KnownDrGroup>) -> KnownSite {
+        let volume = |name: &&str| VolumeView {
+            name: (*name).to_owned(),
+            volume: VolumeId([7; 16]),
+            size: ByteCount::gib(1),
+            branch: 0,
+            setting: VolumeSetting::default(),
+            snapshots: 0,
+            group: None,
+            left_by: None,
+        };
+        let dr_groups = Some(KnownDrGroups { groups, damaged: BTreeSet::new() });
+        let pools = BTreeMap::from([(pool.to_owned(), Some(volumes.iter().map(volume).collect()))]);
+        KnownSite { pools, dr_groups, ..KnownSite::default() }
+    }
+
+    fn sg1(pool: &str, peer: &str) -> KnownDrGroup {
+        KnownDrGroup {
+            name: "sg1".to_owned(),
+            pool: pool.to_owned(),
+            peer: peer.to_owned(),
+            mode: DrMode::Sync { hold_ms: HOLD_MS, failsafe: false },
+            volumes: vec!["disk".to_owned()],
+            witness: Vec::new(),
+        }
+    }
+
+    fn plan(known: &KnownSite, text: &str, site: &str) -> Result<SiteChanges, String> {
+        let context = SiteContext { folder: "/".into(), state: "/state".into(), site: Some(site.to_owned()) };
+        let wanted =
+            WantedSite::of(&Site::from_toml(text).unwrap(), &context).map_err(|error| error.to_string())?;
+        SiteChanges::between(known, &wanted, &[]).map_err(|error| error.to_string())
+    }
+
+    fn lines(changes: &SiteChanges) -> Vec<String> {
+        changes.shown().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_site_with_the_volumes_makes_the_group_and_the_other_one_makes_nothing() {
+        let before = plan(&known("mail", &["disk"], Vec::new()), FILE, "boston").unwrap();
+        assert_eq!(lines(&before), ["+ DR group sg1: mail/disk to denver, synchronous, hold 15 s"]);
+        let new = plan(
+            &KnownSite { dr_groups: Some(KnownDrGroups::default()), ..KnownSite::default() },
+            FILE,
+            "boston",
+        );
+        assert_eq!(lines(&new.unwrap()).last(), lines(&before).last(), "after its volume");
+        let there = plan(&known("copies", &[], Vec::new()), FILE, "denver").unwrap();
+        assert_eq!(lines(&there), Vec::<String>::new());
+        assert!(
+            there.notes[0].starts_with("volume copies/disk: it is not made here, for it comes"),
+            "{there:?}"
+        );
+        // Once it is there, whoever is primary.
+        for (pool, site, peer) in [("mail", "boston", "denver"), ("copies", "denver", "boston")] {
+            let after = plan(&known(pool, &["disk"], vec![sg1(pool, peer)]), FILE, site).unwrap();
+            assert_eq!(after, SiteChanges::default(), "{site}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_the_file_wants_otherwise_stays_and_the_difference_is_said() {
+        let there = known("mail", &["disk", "old"], vec![sg1("mail", "denver")]);
+        for (from, to, why) in [
+            (
+                "'synchronous'",
+                "'periodic'",
+                "has kind = \"synchronous\", which is fixed for its life, and the file says \"periodic\"",
+            ),
+            (
+                "to_group",
+                "hold_seconds = 20\nto_group",
+                "has hold_seconds = 15, which is fixed for its life, and the file says 20",
+            ),
+            ("to_group", "failsafe = true\nto_group", "has failsafe = false"),
+            ("to_group", "witness = ['w']\nto_group", "has witness = []"),
+            ("'denver'\n        to_group = 'copies'", "'boulder'", "has to = \"denver\""),
+            ("['mail/disk']", "['mail/old']", "has volumes = [\"mail/disk\"]"),
+        ] {
+            let text = FILE.replacen(
+                "name = 'disk'\n        group = 'mail'",
+                "name = 'old'\ngb = 1\ngroup = 'mail'\n[[volume]]\nname = 'disk'\n        group = 'mail'",
+                1,
+            );
+            let changes = plan(&there, &text.replacen(from, to, 1), "boston").unwrap();
+            let [refusal] = &changes.fixed_dr_groups[..] else { panic!("{from}: {changes:?}") };
+            assert!(
+                refusal.problem().starts_with("DR group \"sg1\" ") && refusal.problem().contains(why),
+                "{refusal}"
+            );
+            assert!(refusal.remedy().contains("'spindle dr remove sg1' at both sites"), "{refusal}");
+            assert!(changes.is_empty());
+        }
+        // What is said as it is, is no difference; neither is a rename, which comes first.
+        let same = FILE.replace("to_group", "hold_seconds = 15\nfailsafe = false\nto_group");
+        assert_eq!(plan(&there, &same, "boston").unwrap().fixed_dr_groups, []);
+        let renamed =
+            FILE.replace("mail/disk", "mail/new").replacen("name = 'disk'", "name = 'new'\nwas = 'disk'", 1);
+        let changes = plan(&there, &renamed, "boston").unwrap();
+        assert_eq!((changes.fixed_dr_groups.len(), changes.steps.len()), (0, 1), "{changes:?}");
+    }
+
+    #[test]
+    fn groups_that_are_only_planned_or_not_in_the_file_are_named() {
+        let text = FILE.replace("to = 'denver'\n        to_group = 'copies'", "");
+        let planned = plan(&known("mail", &["disk"], Vec::new()), &text, "boston").unwrap();
+        assert_eq!(planned.notes, ["DR group \"sg1\": it is not made, for it says no to"]);
+        let kindless =
+            plan(&known("mail", &["disk"], Vec::new()), &FILE.replace("'synchronous'", "'logs'"), "boston");
+        assert!(
+            kindless.unwrap().notes[0].ends_with("neither it nor [replication] says a kind that storage has")
+        );
+        let other = KnownDrGroup { name: "other".to_owned(), ..sg1("mail", "denver") };
+        let kept = plan(&known("mail", &["disk"], vec![other]), &text, "boston").unwrap().kept;
+        assert_eq!(kept, ["DR group other, with denver: it stays; 'spindle dr remove other' takes it apart"]);
+    }
+}

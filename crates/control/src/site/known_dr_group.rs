@@ -1,0 +1,345 @@
+//! DR groups that there are: what a site file says otherwise of them, and the tables that say what they are.
+//!
+//! Invariant: the role of a group is state. No table says it, so a failover changes no plan.
+
+use super::{
+    adoption::FoundPool,
+    handle::SiteView,
+    wanted_dr_group::{DrKind, WantedDrGroup, row_of},
+};
+use crate::{
+    dr::{mode::DrMode, site_message::default_name},
+    journal::{DaemonJournal, JournalError},
+    view::PoolView,
+};
+use array::{format::SiteId, pool::ReadOnlyPool};
+use plan::site::{DrGroup, Site};
+use replication::group_record::GroupRecord;
+use report::Refusal;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A DR group that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownDrGroup {
+    pub name: String,
+    pub pool: String,
+    /// Name of the other site here.
+    pub peer: String,
+    pub mode: DrMode,
+    /// Names of its volumes in the pool.
+    pub volumes: Vec<String>,
+    pub witness: Vec<String>,
+}
+
+/// The DR groups of a site's open pools.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnownDrGroups {
+    pub groups: Vec<KnownDrGroup>,
+    /// Pools with a record of a group that cannot be used: it may be any group.
+    pub damaged: BTreeSet<String>,
+}
+
+impl KnownDrGroups {
+    /// The groups that the pools show.
+    ///
+    /// # Errors
+    ///
+    /// The journal, which has the names of paired sites, cannot be read.
+    pub(super) fn of(view: &SiteView, journal: &DaemonJournal) -> Result<Self, JournalError> {
+        let names = PeerNames::of(journal)?;
+        let mut known = Self::default();
+        for pool in view.pools.values() {
+            let shown = pool.last_view();
+            known.groups.extend(groups_of(&pool.name, &shown, &names));
+            if !shown.dr.damaged.is_empty() {
+                known.damaged.insert(pool.name.clone());
+            }
+        }
+        Ok(known)
+    }
+
+    /// Adds the groups of a pool that is opened read-only.
+    pub(super) fn add_closed(&mut self, pool: &str, open: &ReadOnlyPool, names: &PeerNames) {
+        let volumes: BTreeMap<_, _> =
+            open.volumes().into_iter().map(|info| (info.volume, info.name)).collect();
+        for (id, bytes) in open.replication_records() {
+            let record = bytes.ok().and_then(|bytes| GroupRecord::decode(&bytes).ok());
+            let Some(GroupRecord { settings, .. }) = record.filter(|record| record.group == id) else {
+                self.damaged.insert(pool.to_owned());
+                continue;
+            };
+            self.groups.push(KnownDrGroup {
+                name: settings.name,
+                pool: pool.to_owned(),
+                peer: names.of_site(settings.peer),
+                mode: DrMode::of(settings.mode),
+                volumes: settings.volumes.iter().filter_map(|id| volumes.get(id).cloned()).collect(),
+                witness: settings.auto.map(|auto| auto.witness).unwrap_or_default(),
+            });
+        }
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&KnownDrGroup> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+}
+
+/// Names of the paired sites.
+pub struct PeerNames(BTreeMap<SiteId, String>);
+
+impl PeerNames {
+    /// The names that the journal has.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn of(journal: &DaemonJournal) -> Result<Self, JournalError> {
+        let paired = journal.paired_sites()?.into_iter();
+        Ok(Self(paired.map(|peer| (SiteId(peer.site), peer.name)).collect()))
+    }
+
+    /// One that is not paired any more has the name that it had without one.
+    fn of_site(&self, site: SiteId) -> String {
+        self.0.get(&site).cloned().unwrap_or_else(|| default_name(&site.0))
+    }
+}
+
+fn groups_of(pool: &str, view: &PoolView, names: &PeerNames) -> Vec<KnownDrGroup> {
+    let known: BTreeMap<_, _> = view.volumes.iter().map(|volume| (volume.volume, &volume.name)).collect();
+    let groups = view.dr.groups.iter().map(|group| KnownDrGroup {
+        name: group.name.clone(),
+        pool: pool.to_owned(),
+        peer: names.of_site(group.peer),
+        mode: DrMode::of(group.mode),
+        volumes: group.volumes.iter().filter_map(|id| known.get(id).map(|name| (*name).clone())).collect(),
+        witness: group.witness.as_ref().map(|witness| witness.addresses.clone()).unwrap_or_default(),
+    });
+    groups.collect()
+}
+
+/// The first thing that the file says of a group otherwise than it is. No group changes while it lives. `renamed` gives a volume
+/// the name that it is to have.
+pub(super) fn fixed_difference(
+    wanted: &WantedDrGroup,
+    known: &KnownDrGroup,
+    renamed: impl Fn(&str, &str) -> String,
+) -> Option<Refusal> {
+    let said = &wanted.row;
+    if wanted.to.is_empty() {
+        return None;
+    }
+    let mut differences = Vec::new();
+    let mut compare = |key: &str, has: String, says: Option<String>| {
+        if let Some(says) = says.filter(|says| *says != has) {
+            differences.push(format!("{key} = {has}, which is fixed for its life, and the file says {says}"));
+        }
+    };
+    let to = Some(wanted.to.clone()).filter(|_| !wanted.is_of_other_site);
+    compare("to", format!("{:?}", known.peer), to.map(|to| format!("{to:?}")));
+    let listed = |pool: &str, names: BTreeSet<String>| {
+        names.into_iter().map(|name| format!("{pool}/{name}")).collect::<Vec<_>>()
+    };
+    let has = known.volumes.iter().map(|name| renamed(&known.pool, name)).collect();
+    // Names of copies are their own site's.
+    let says = wanted.place.as_ref().map(|(pool, names)| listed(pool, names.iter().cloned().collect()));
+    compare("volumes", format!("{:?}", listed(&known.pool, has)), says.map(|says| format!("{says:?}")));
+    let kind = DrKind::of(&known.mode);
+    compare("kind", format!("{:?}", kind.word()), wanted.kind.map(|kind| format!("{:?}", kind.word())));
+    if wanted.kind == Some(kind) {
+        // As it would be with the keys that are said: they are rounded alike.
+        let (has, says) = (row_of(&known.mode), wanted.mode().map(|mode| row_of(&mode)).unwrap_or_default());
+        let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let truth = |truth: Option<bool>| truth.unwrap_or(false).to_string();
+        let mut compare_said = |key: &str, is_said: bool, has: String, says: String| {
+            compare(key, has, is_said.then_some(says));
+        };
+        for (key, said, has, says) in [
+            ("hold_seconds", said.hold_seconds, has.hold_seconds, says.hold_seconds),
+            ("behind_seconds", said.behind_seconds, has.behind_seconds, says.behind_seconds),
+            ("behind_mb", said.behind_mb, has.behind_mb, says.behind_mb),
+            ("every_minutes", said.every_minutes, has.every_minutes, says.every_minutes),
+            ("keep", said.keep.map(f64::from), has.keep.map(f64::from), says.keep.map(f64::from)),
+        ] {
+            compare_said(key, said.is_some(), number(has), number(says));
+        }
+        for (key, said, has) in
+            [("failsafe", said.failsafe, has.failsafe), ("push_back", said.push_back, has.push_back)]
+        {
+            compare_said(key, said.is_some(), truth(has), truth(said));
+        }
+        let witness = Some(format!("{:?}", said.witness)).filter(|_| !said.witness.is_empty());
+        compare("witness", format!("{:?}", known.witness), witness);
+    }
+    let name = &wanted.name;
+    let difference = differences.into_iter().next()?;
+    Some(Refusal::new(
+        format!("DR group {name:?} has {difference}"),
+        format!(
+            "say what it has, or make it again: 'spindle dr remove {name}' at both sites, then apply the file"
+        ),
+    ))
+}
+
+/// The tables of the groups that are there, in the place of those that `site` has; tables of other sites' groups and of planned
+/// ones stay. The lines name what was left out, with the reasons.
+pub(super) fn with_dr_groups(
+    mut site: Site,
+    pools: &[FoundPool],
+    known: &KnownDrGroups,
+) -> (Site, Vec<String>) {
+    let tables = site.replication.as_mut().map(|replication| std::mem::take(&mut replication.dr_groups));
+    let tables = tables.unwrap_or_default();
+    let mut left_out = Vec::new();
+    let mut rows = Vec::new();
+    for group in &known.groups {
+        let said = tables.iter().find(|table| table.name == group.name);
+        let table = table_of(group, said, (&site, pools));
+        match table.volumes.iter().all(|meant| site.volume(meant).is_some()) {
+            true => rows.push(table),
+            false => left_out.push(format!("DR group {}: a file cannot name its volumes", group.name)),
+        }
+    }
+    // In a pool with a record that cannot be used it may be there.
+    let is_in_pool = |meant: &String| {
+        let has = |name: &str| pools.iter().any(|pool| pool.name == name && !known.damaged.contains(name));
+        site.volume(meant).is_some_and(|volume| has(&volume.group))
+    };
+    let grouped: BTreeSet<String> = rows.iter().flat_map(|row| row.volumes.iter().cloned()).collect();
+    for table in tables.into_iter().filter(|table| known.find(&table.name).is_none()) {
+        let name = &table.name;
+        let is_made_here = !table.to.is_empty() && table.to != site.serve.site;
+        if is_made_here && table.volumes.iter().any(is_in_pool) {
+            left_out.push(format!("DR group {name}: it is not there"));
+        } else if table.volumes.iter().any(|meant| site.volume(meant).is_none() || grouped.contains(meant)) {
+            left_out.push(format!("DR group {name}: its volumes are not there any more, or in another one"));
+        } else {
+            rows.push(table);
+        }
+    }
+    if !rows.is_empty() {
+        site.replication.get_or_insert_default().dr_groups = rows;
+    }
+    (site, left_out)
+}
+
+/// The table of a group that is there. Keys that `said` leaves out stay left out.
+fn table_of(group: &KnownDrGroup, said: Option<&DrGroup>, (site, pools): (&Site, &[FoundPool])) -> DrGroup {
+    let own_volumes = || group.volumes.iter().map(|name| format!("{}/{name}", group.pool)).collect();
+    let usual = site.replication.as_ref().map_or("", |replication| replication.kind.as_str());
+    let mut full = DrGroup {
+        name: group.name.clone(),
+        volumes: own_volumes(),
+        to: group.peer.clone(),
+        witness: group.witness.clone(),
+        ..row_of(&group.mode)
+    };
+    if full.kind == usual {
+        full.kind.clear();
+    }
+    let Some(said) = said.filter(|said| !said.to.is_empty()) else {
+        full.failsafe = full.failsafe.filter(|&is_failsafe| is_failsafe);
+        full.push_back = full.push_back.filter(|&pushes_back| pushes_back);
+        return full;
+    };
+    let is_elsewhere = |meant: &String| {
+        let volume = site.volume(meant);
+        volume.is_some_and(|volume| pools.iter().all(|pool| pool.name != volume.group))
+    };
+    let is_own = said.to == site.serve.site;
+    let to = if is_own { said.to.clone() } else { full.to };
+    DrGroup {
+        name: full.name,
+        volumes: if said.volumes.iter().all(is_elsewhere) { said.volumes.clone() } else { full.volumes },
+        to_group: if to == said.to { said.to_group.clone() } else { String::new() },
+        to,
+        kind: if said.kind.is_empty() { full.kind } else { DrKind::of(&group.mode).word().to_owned() },
+        hold_seconds: full.hold_seconds.filter(|_| said.hold_seconds.is_some()),
+        failsafe: full.failsafe.filter(|_| said.failsafe.is_some()),
+        witness: if said.witness.is_empty() { Vec::new() } else { full.witness },
+        behind_seconds: full.behind_seconds.filter(|_| said.behind_seconds.is_some()),
+        behind_mb: full.behind_mb.filter(|_| said.behind_mb.is_some()),
+        push_back: full.push_back.filter(|_| said.push_back.is_some()),
+        every_minutes: full.every_minutes.filter(|_| said.every_minutes.is_some()),
+        keep: full.keep.filter(|_| said.keep.is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dr::mode::HOLD_MS;
+
+    const SITE: &str = "
+        [serve]
+        site = 'denver'
+        [[site]]
+        name = 'denver'
+        [[group]]
+        name = 'mail'
+        [[volume]]
+        name = 'disk'
+        group = 'mail'
+        [[volume]]
+        name = 'more'
+        group = 'mail'
+    ";
+
+    fn printed(tables: &str, known: &[KnownDrGroup]) -> (Vec<DrGroup>, Vec<String>) {
+        let site = Site::from_toml(&format!("{SITE}{tables}")).unwrap();
+        let pool = FoundPool {
+            name: "mail".to_owned(),
+            folder: "/mail".into(),
+            devices: Vec::new(),
+            drives: 2,
+            volumes: Vec::new(),
+        };
+        let known = KnownDrGroups { groups: known.to_vec(), damaged: BTreeSet::new() };
+        let (site, left_out) = with_dr_groups(site, &[pool], &known);
+        assert_eq!(site.fault(), None);
+        (site.dr_groups().to_vec(), left_out)
+    }
+
+    fn sg1(mode: DrMode) -> KnownDrGroup {
+        KnownDrGroup {
+            name: "sg1".to_owned(),
+            pool: "mail".to_owned(),
+            peer: "boston".to_owned(),
+            mode,
+            volumes: vec!["disk".to_owned()],
+            witness: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn groups_are_printed_as_they_are_in_the_words_of_the_file() {
+        let in_sync = || sg1(DrMode::Sync { hold_ms: HOLD_MS, failsafe: false });
+        let (all, left_out) = printed("", &[in_sync()]);
+        assert_eq!((&*all[0].to, &*all[0].kind, all[0].hold_seconds), ("boston", "synchronous", Some(15.0)));
+        assert!(left_out.is_empty() && all[0].failsafe.is_none() && all[0].volumes == ["mail/disk"]);
+        // Keys that are left out stay so, unless the kind is another one.
+        let table = "[[replication.dr_group]]\nname = 'sg1'\nvolumes = ['mail/disk']\n";
+        let own = format!("[replication]\nkind = 'synchronous'\n{table}to = 'denver'\n");
+        let (all, _) = printed(&own, &[in_sync()]);
+        assert_eq!(
+            (&*all[0].to, &*all[0].kind, all[0].hold_seconds),
+            ("denver", "", None),
+            "it is this site"
+        );
+        let (all, _) = printed(&own, &[sg1(DrMode::Periodic { every_ms: 60_000, keep: 2 })]);
+        assert_eq!(all[0].kind, "periodic");
+    }
+
+    #[test]
+    fn tables_of_groups_that_are_not_there_are_left_out_unless_another_site_makes_them() {
+        let table = |name: &str, volume: &str, to: &str| {
+            format!("[[replication.dr_group]]\nname = '{name}'\nvolumes = ['mail/{volume}']\n{to}\n")
+        };
+        let (all, left_out) = printed(&table("sg1", "disk", "to = 'boston'"), &[]);
+        assert_eq!((all.len(), left_out), (0, vec!["DR group sg1: it is not there".to_owned()]));
+        assert_eq!(printed(&table("sg1", "disk", "to = 'denver'"), &[]).0.len(), 1);
+        assert_eq!(printed(&table("planned", "more", ""), &[]).0.len(), 1);
+        let known = sg1(DrMode::Sync { hold_ms: HOLD_MS, failsafe: true });
+        let (all, left_out) = printed(&table("old", "disk", "to = 'denver'"), &[known]);
+        assert_eq!((all.len(), all[0].failsafe, left_out.len()), (1, Some(true), 1), "a volume is in one");
+    }
+}

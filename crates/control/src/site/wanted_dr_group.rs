@@ -1,0 +1,338 @@
+//! DR groups as the site file has them, checked.
+//!
+//! A key that is left out leaves a setting of a group as it is; a new group gets its default.
+
+use crate::dr::{
+    access::WitnessKind,
+    mode::{BEHIND_BYTES, BEHIND_MS, DrMode, EVERY_MS, HOLD_MS, KEEP},
+};
+use plan::site::{DrGroup, Site, SiteIndex};
+use report::Refusal;
+use world::ByteCount;
+
+const MINUTE_MS: f64 = 60_000.0;
+const SECOND_MS: f64 = 1_000.0;
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// The kind of replication of a DR group, in the words of the site file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrKind {
+    Synchronous,
+    Asynchronous,
+    Periodic,
+}
+
+impl DrKind {
+    const ALL: [Self; 3] = [Self::Synchronous, Self::Asynchronous, Self::Periodic];
+
+    pub fn of(mode: &DrMode) -> Self {
+        match mode {
+            DrMode::Sync { .. } => Self::Synchronous,
+            DrMode::Async { .. } => Self::Asynchronous,
+            DrMode::Periodic { .. } => Self::Periodic,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Synchronous => "synchronous",
+            Self::Asynchronous => "asynchronous",
+            Self::Periodic => "periodic",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// The keys of this kind alone that a row says.
+    fn keys_said(self, row: &DrGroup) -> Vec<&'static str> {
+        let said = match self {
+            Self::Synchronous => vec![
+                ("hold_seconds", row.hold_seconds.is_some()),
+                ("failsafe", row.failsafe.is_some()),
+                ("witness", !row.witness.is_empty()),
+            ],
+            Self::Asynchronous => vec![
+                ("behind_seconds", row.behind_seconds.is_some()),
+                ("behind_mb", row.behind_mb.is_some()),
+                ("push_back", row.push_back.is_some()),
+            ],
+            Self::Periodic => {
+                vec![("every_minutes", row.every_minutes.is_some()), ("keep", row.keep.is_some())]
+            }
+        };
+        said.into_iter().filter(|(_, is_said)| *is_said).map(|(key, _)| key).collect()
+    }
+}
+
+/// A DR group as the site file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WantedDrGroup {
+    pub name: String,
+    /// The pool in which its volumes lie, and their names; `None` if that is no pool of this site.
+    pub(super) place: Option<(String, Vec<String>)>,
+    /// Names of its volumes, wherever they lie.
+    pub(super) volumes: Vec<String>,
+    /// The other site; empty if the group is only planned.
+    pub to: String,
+    /// Name of the pool in which the copies lie.
+    pub(super) pool_there: String,
+    /// This is the site that gets the copies: the other one makes the group.
+    pub(super) is_of_other_site: bool,
+    /// `None` if the file does not say it.
+    pub(super) kind: Option<DrKind>,
+    /// Keys as the file says them.
+    pub(super) row: DrGroup,
+}
+
+impl WantedDrGroup {
+    /// The mode of a new group; `None` if the file does not say the kind.
+    pub fn mode(&self) -> Option<DrMode> {
+        let row = &self.row;
+        Some(match self.kind? {
+            DrKind::Synchronous => DrMode::Sync {
+                hold_ms: row.hold_seconds.map_or(HOLD_MS, |seconds| rounded(seconds * SECOND_MS)),
+                failsafe: row.failsafe.unwrap_or(false),
+            },
+            DrKind::Asynchronous => DrMode::Async {
+                behind_ms: row.behind_seconds.map_or(BEHIND_MS, |seconds| rounded(seconds * SECOND_MS)),
+                behind_bytes: row.behind_mb.map_or(BEHIND_BYTES, |mb| rounded(mb * MIB)),
+                push_back: row.push_back.unwrap_or(false),
+            },
+            DrKind::Periodic => DrMode::Periodic {
+                every_ms: row.every_minutes.map_or(EVERY_MS, |minutes| rounded(minutes * MINUTE_MS)),
+                keep: row.keep.map_or(KEEP, |keep| u16::try_from(keep).unwrap_or(u16::MAX)),
+            },
+        })
+    }
+
+    /// The group in words, as the step that makes it shows it.
+    pub(super) fn text(&self) -> String {
+        let volumes = self
+            .place
+            .iter()
+            .flat_map(|(pool, names)| names.iter().map(move |name| format!("{pool}/{name}")));
+        let mode = self.mode().map_or(String::new(), |mode| format!(", {}", mode_text(&mode)));
+        let witness = match self.row.witness.as_slice() {
+            [] => String::new(),
+            addresses => format!(", witness {}", addresses.join(", ")),
+        };
+        format!("{} to {}{mode}{witness}", volumes.collect::<Vec<_>>().join(", "), self.to)
+    }
+
+    /// True if a volume of this site's file is a copy that comes with the group.
+    pub(super) fn brings(&self, pool: &str, volume: &str) -> bool {
+        let place = self.place.as_ref().map_or(&self.pool_there, |(pool, _)| pool);
+        self.is_of_other_site && place == pool && self.volumes.iter().any(|name| name == volume)
+    }
+
+    /// Refuses what no group can be.
+    fn check(&self) -> Result<(), Refusal> {
+        let (row, name) = (&self.row, &self.name);
+        let refused = |problem: String, remedy: &str| {
+            Err(Refusal::new(format!("DR group {name:?}: {problem}"), remedy))
+        };
+        if !row.kind.is_empty() && self.kind.is_none() {
+            let problem = format!("there is no kind {:?} of replication", row.kind);
+            return refused(problem, "say synchronous, asynchronous or periodic");
+        }
+        let Some(kind) = self.kind else { return Ok(()) };
+        for other in DrKind::ALL.into_iter().filter(|other| *other != kind) {
+            if let Some(key) = other.keys_said(row).first() {
+                let problem = format!("{key} is of {} groups, and this one is {}", other.word(), kind.word());
+                return refused(problem, "take it out, or say the other kind");
+            }
+        }
+        if self.mode().is_some_and(|mode| mode.checked().is_err()) {
+            return match kind {
+                DrKind::Synchronous => refused(
+                    "hold_seconds is out of its bounds: Linux gives a disk up after 30 s".to_owned(),
+                    "say one above 0 and at most 25",
+                ),
+                DrKind::Asynchronous => {
+                    refused("behind_seconds and behind_mb are above 0".to_owned(), "as 30 and 256")
+                }
+                DrKind::Periodic => refused(
+                    "every_minutes or keep is out of its bounds".to_owned(),
+                    "every_minutes is from 0.0167 to 10080, and keep from 1 to 64",
+                ),
+            };
+        }
+        if row.witness.is_empty() {
+            return Ok(());
+        }
+        if row.failsafe == Some(true) {
+            let problem = "it refuses writes without the other site, so it has no witness".to_owned();
+            return refused(problem, "take failsafe or witness out");
+        }
+        match WitnessKind::parse(&row.witness) {
+            Ok(_) => Ok(()),
+            Err(problem) => {
+                refused(format!("witness: {problem}"), "say HOST or HOST:PORT, or etcd://HOST:PORT")
+            }
+        }
+    }
+}
+
+/// The DR groups of a site file, as the site called `own` sees them; `is_pool` knows its pools.
+///
+/// # Errors
+///
+/// A group that is to be made says what none can be.
+pub(super) fn wanted_dr_groups(
+    (site, index): (&Site, &SiteIndex),
+    own: &str,
+    is_pool: impl Fn(&str) -> bool,
+) -> Result<Vec<WantedDrGroup>, Refusal> {
+    let usual = site.replication.as_ref().map_or("", |replication| replication.kind.as_str());
+    let mut groups = Vec::new();
+    for row in site.dr_groups() {
+        let volumes: Vec<_> = row.volumes.iter().filter_map(|meant| index.volume(meant)).collect();
+        let names: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+        let lies_in = volumes.first().map(|volume| volume.group.clone()).unwrap_or_default();
+        let kind = if row.kind.is_empty() { usual } else { &row.kind };
+        let group = WantedDrGroup {
+            name: row.name.clone(),
+            place: is_pool(&lies_in).then(|| (lies_in.clone(), names.clone())),
+            volumes: names,
+            to: row.to.clone(),
+            pool_there: if row.to_group.is_empty() { lies_in } else { row.to_group.clone() },
+            is_of_other_site: !own.is_empty() && row.to == own,
+            kind: DrKind::parse(kind),
+            row: row.clone(),
+        };
+        // A plan may say anything.
+        if !group.to.is_empty() {
+            group.check()?;
+        }
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
+fn rounded(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// The keys of a mode, all said.
+pub(super) fn row_of(mode: &DrMode) -> DrGroup {
+    let row = DrGroup { kind: DrKind::of(mode).word().to_owned(), ..DrGroup::default() };
+    match *mode {
+        DrMode::Sync { hold_ms, failsafe } => {
+            DrGroup { hold_seconds: Some(hold_ms as f64 / SECOND_MS), failsafe: Some(failsafe), ..row }
+        }
+        DrMode::Async { behind_ms, behind_bytes, push_back } => DrGroup {
+            behind_seconds: Some(behind_ms as f64 / SECOND_MS),
+            behind_mb: Some(behind_bytes as f64 / MIB),
+            push_back: Some(push_back),
+            ..row
+        },
+        DrMode::Periodic { every_ms, keep } => {
+            DrGroup { every_minutes: Some(every_ms as f64 / MINUTE_MS), keep: Some(keep.into()), ..row }
+        }
+    }
+}
+
+fn mode_text(mode: &DrMode) -> String {
+    let kind = DrKind::of(mode).word();
+    match *mode {
+        DrMode::Sync { hold_ms, failsafe } => {
+            let end = if failsafe { ", failsafe" } else { "" };
+            format!("{kind}, hold {}{end}", time_text(hold_ms))
+        }
+        DrMode::Async { behind_ms, behind_bytes, push_back } => {
+            let end = if push_back { ", push back" } else { "" };
+            let (time, size) = (time_text(behind_ms), ByteCount(behind_bytes));
+            format!("{kind}, at most {time} and {size} behind{end}")
+        }
+        DrMode::Periodic { every_ms, keep } => {
+            format!("{kind}, every {}, {keep} states kept", time_text(every_ms))
+        }
+    }
+}
+
+fn time_text(ms: u64) -> String {
+    match ms.is_multiple_of(MINUTE_MS as u64) {
+        true => format!("{} min", ms / MINUTE_MS as u64),
+        false => format!("{} s", ms as f64 / SECOND_MS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SITE: &str = "
+        [[group]]
+        name = 'mail'
+        [[volume]]
+        name = 'disk'
+        group = 'mail'
+        [[replication.dr_group]]
+        name = 'sg1'
+        volumes = ['disk']
+        to = 'denver'
+    ";
+
+    fn read(keys: &str, own: &str) -> Result<WantedDrGroup, String> {
+        let site = Site::from_toml(&format!("{SITE}{keys}")).map_err(|error| error.to_string())?;
+        let groups = wanted_dr_groups((&site, &SiteIndex::of(&site)), own, |pool| pool == "mail");
+        Ok(groups.map_err(|refusal| refusal.to_string())?.remove(0))
+    }
+
+    #[test]
+    fn keys_that_are_left_out_are_those_of_dr_create() {
+        for (keys, text) in [
+            ("kind = 'synchronous'", "synchronous, hold 15 s"),
+            (
+                "kind = 'synchronous'\nhold_seconds = 0.5\nfailsafe = true",
+                "synchronous, hold 0.5 s, failsafe",
+            ),
+            ("kind = 'synchronous'\nwitness = ['w', 'x:1']", "synchronous, hold 15 s, witness w, x:1"),
+            ("kind = 'asynchronous'", "asynchronous, at most 30 s and 256 MiB behind"),
+            (
+                "kind = 'asynchronous'\nbehind_seconds = 90\nbehind_mb = 1\npush_back = true",
+                "asynchronous, at most 90 s and 1.00 MiB behind, push back",
+            ),
+            ("kind = 'periodic'", "periodic, every 15 min, 4 states kept"),
+            ("kind = 'periodic'\nevery_minutes = 0.05\nkeep = 2", "periodic, every 3 s, 2 states kept"),
+        ] {
+            let group = read(keys, "boston").unwrap();
+            assert_eq!(group.text(), format!("mail/disk to denver, {text}"));
+            let mode = group.mode().unwrap();
+            let again = WantedDrGroup { row: row_of(&mode), ..group };
+            assert_eq!(again.mode(), Some(mode), "as it is printed");
+        }
+    }
+
+    #[test]
+    fn a_group_that_none_can_be_is_refused_unless_it_is_only_planned() {
+        for (keys, why) in [
+            ("kind = 'sync'", "no kind \"sync\" of replication; say synchronous, asynchronous or periodic"),
+            (
+                "kind = 'periodic'\nhold_seconds = 5",
+                "hold_seconds is of synchronous groups, and this one is periodic",
+            ),
+            ("kind = 'synchronous'\nhold_seconds = 60", "hold_seconds is out of its bounds"),
+            ("kind = 'asynchronous'\nbehind_mb = 0", "behind_seconds and behind_mb are above 0"),
+            ("kind = 'periodic'\nkeep = 65", "keep from 1 to 64"),
+            ("kind = 'synchronous'\nfailsafe = true\nwitness = ['w']", "take failsafe or witness out"),
+            ("kind = 'synchronous'\nwitness = ['w', 'etcd://x']", "a group has one witness"),
+        ] {
+            let refused = read(keys, "boston").unwrap_err();
+            assert!(refused.starts_with("DR group \"sg1\": ") && refused.contains(why), "{refused}");
+            let planned = format!("{SITE}{keys}").replace("to = 'denver'", "");
+            let site = Site::from_toml(&planned).unwrap();
+            assert!(wanted_dr_groups((&site, &SiteIndex::of(&site)), "boston", |_| true).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_site_that_gets_the_copies_makes_no_group() {
+        let group = read("kind = 'synchronous'", "denver").unwrap();
+        assert!(group.is_of_other_site && group.brings("mail", "disk") && !group.brings("mail", "other"));
+        assert!(!read("kind = 'synchronous'", "boston").unwrap().brings("mail", "disk"));
+        assert!(!read("", "").unwrap().is_of_other_site);
+    }
+}

@@ -1,0 +1,142 @@
+//! DR groups of a site file, whose apply is cut short as either server crashes or loses its power: the next apply goes on with
+//! the same group at both sites, and has nothing left to change.
+
+use crate::{
+    dr_hosts::DrHosts,
+    dr_scene::{DrCounts, DrScene},
+    dr_site::DrSite,
+};
+use control::{
+    dr::{group_view::DrRole, mode::DrMode},
+    web::{
+        client::{ApiReply, Method, SiteBody},
+        rows::SitePlan,
+    },
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+use world::sim::{NetworkOptions, SimLimits, Simulation};
+
+const GROUP: &str = "[[replication.dr_group]]\nname = 'sg1'\nvolumes = ['a', 'b']\nto = 'denver'\nkind = 'synchronous'\n\
+                     hold_seconds = 0.5\n";
+/// The crash comes within so many microseconds of the request: an apply takes about as long.
+const UNTIL_CRASH_US: u64 = 8_000;
+/// Attempts of an apply, one a second: the sites have to find each other. What a creation leaves is undone much later.
+const APPLIES_MAX: usize = 60;
+
+async fn apply(scene: &DrScene) -> Result<ApiReply, String> {
+    scene.sites[0].apply(&scene.world, &[]).await
+}
+
+async fn plan(scene: &DrScene) -> SitePlan {
+    let body = SiteBody { text: scene.sites[0].text(), destroy: Vec::new() };
+    let body = Some(serde_json::to_string(&body).unwrap());
+    let reply = scene.sites[0].ask(&scene.world, (Method::POST, "/v1/site/plan"), body, None).await;
+    reply.unwrap().parsed().unwrap()
+}
+
+/// True if Denver had the group already when the servers were back, and Boston had not.
+async fn life(scene: Rc<DrScene>) -> bool {
+    scene.start(0);
+    scene.start(1);
+    scene.until_up(0).await;
+    scene.until_up(1).await;
+    // The sites find each other.
+    scene.sleep_ms(3_000).await;
+    *scene.sites[0].more.borrow_mut() = GROUP.to_owned();
+    let own = Rc::clone(&scene);
+    drop(scene.world.spawn("apply", async move {
+        let asked = apply(&own).await;
+        own.say(format!("{asked:?}"));
+    }));
+    scene.world.sleep(Duration::from_micros(scene.below(UNTIL_CRASH_US))).await;
+    let crashed = scene.below(3);
+    for site in 0..2 {
+        if crashed == 2 || crashed == site {
+            scene.crash(site as usize);
+        }
+    }
+    scene.pause().await;
+    scene.start(0);
+    scene.start(1);
+    scene.until_up(0).await;
+    scene.until_up(1).await;
+    let is_half_made = scene.row(1).await.is_some() && scene.row(0).await.is_none();
+    let mut applies = 0;
+    loop {
+        let reply = apply(&scene).await.unwrap();
+        scene.say(format!("{reply:?}"));
+        if reply.status == 200 {
+            break;
+        }
+        applies += 1;
+        assert!(applies < APPLIES_MAX, "{}\n{}", reply.body, scene.describe().await);
+        scene.sleep_ms(1_000).await;
+    }
+    scene.sleep_ms(5_000).await;
+    let rows = [scene.row(0).await, scene.row(1).await].map(|row| row.expect("both sites have it"));
+    assert_eq!(rows[0].group, rows[1].group, "it is one group");
+    assert_eq!([rows[0].role, rows[1].role], [DrRole::Primary, DrRole::Secondary]);
+    assert_eq!(rows[0].state, "streaming", "{}", scene.describe().await);
+    assert_eq!(plan(&scene).await.changes, []);
+    is_half_made
+}
+
+fn live(seed: u64) -> bool {
+    let mut simulation = Simulation::new(seed);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
+    let random = RefCell::new(simulation.random("the life"));
+    simulation
+        .run(SimLimits::generous(), |world| {
+            let hosts = DrHosts::new(&world, &sites);
+            let scene = DrScene {
+                world: world.clone(),
+                network,
+                sites,
+                hosts,
+                mode: DrMode::Sync { hold_ms: 500, failsafe: false },
+                rows_travel: false,
+                random,
+                group: RefCell::default(),
+                have_one_history: Cell::new(false),
+                story: Rc::default(),
+                done: Cell::new(DrCounts::default()),
+            };
+            life(Rc::new(scene))
+        })
+        .completed()
+}
+
+#[test]
+fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
+    let seeds = match std::env::var("SPINDLE_SEED") {
+        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 24 },
+    };
+    let is_one = seeds.end == seeds.start + 1;
+    let mut half_made = 0;
+    for seed in seeds {
+        println!("SPINDLE_SEED={seed}");
+        half_made += usize::from(live(seed));
+    }
+    assert!(is_one || half_made > 0, "no crash came between the two sides");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_group_that_is_made_twice_is_noticed() {
+    use control::planted::{DrBug, with_dr_bug};
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let is_noticed = |&seed: &u64| {
+        with_dr_bug(DrBug::MakingForgotten, || std::panic::catch_unwind(|| live(seed)).is_err())
+    };
+    let noticed = (0..80).find(is_noticed);
+    std::panic::set_hook(hook);
+    assert!(noticed.is_some(), "it escaped");
+    println!("note: it was noticed by seed {noticed:?}");
+}
