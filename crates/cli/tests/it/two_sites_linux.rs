@@ -11,6 +11,8 @@ use crate::{
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 const TARGET: &str = "iqn.2026-11.org.spindle:disks";
@@ -46,7 +48,12 @@ impl LinuxSite {
     fn start(&mut self, guest: &Guest) {
         let arguments = ["serve", "site.toml", "--state", "state", "--quiet"];
         self.server = Some(served_beside(&self.bench, guest, &arguments));
-        until("it is ready", || self.bench.run(&["dr", "status", "--state", "state"]).code != Some(2));
+        let begun = Instant::now();
+        while self.bench.run(&["dr", "status", "--state", "state"]).code == Some(2) {
+            let log = std::fs::read_to_string(self.bench.path("log")).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is not ready: {log}");
+            thread::sleep(Duration::from_millis(200));
+        }
     }
 
     fn kill(&mut self) {
