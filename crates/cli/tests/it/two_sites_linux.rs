@@ -35,7 +35,7 @@ impl LinuxSite {
     fn begin(guest: &Guest, (name, at): (&str, usize), tables: &str) -> Self {
         let bench = Bench::new();
         let text = format!(
-            "[serve]\nsite = '{name}'\niscsi = '{}'\n[[site]]\nname = '{name}'\n[replication]\nlisten = '{}'\n\
+            "[serve]\nsite = '{name}'\nnbd = 'unix:socket'\niscsi = '{}'\n[[site]]\nname = '{name}'\n[replication]\nlisten = '{}'\n\
              [[group]]\nname = 'mail'\ndrives = 2\ndrive_gb = 0.9\n{tables}",
             PORTALS[at], LINKS[at]
         );
@@ -171,8 +171,9 @@ fn begin_fio(guest: &mut Guest) {
 fn end_fio(guest: &mut Guest) {
     let fio = guest.must("while kill -0 $(cat /fio.pid) 2>/dev/null; do sleep 1; done; cat /fio.log");
     assert!(fio.contains("err= 0"), "{fio}");
-    let errors = guest.must("dmesg | grep -ciE 'I/O error|metadata I/O|XFS.*shutdown' || true");
-    assert_eq!(errors.trim(), "0", "{}", guest.must("dmesg | tail -40"));
+    // Paths fail; the map and the filesystem on it must not.
+    let errors = guest.must("dmesg | grep -iE 'I/O error|shutting down' | grep -v ' dev sd' || true");
+    assert_eq!(errors.trim(), "", "errors above the paths");
 }
 
 #[test]
