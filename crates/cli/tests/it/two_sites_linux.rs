@@ -172,8 +172,10 @@ fn end_fio(guest: &mut Guest) {
     let fio = guest.must("while kill -0 $(cat /fio.pid) 2>/dev/null; do sleep 1; done; cat /fio.log");
     assert!(fio.contains("err= 0"), "{fio}");
     // Paths fail; the map and the filesystem on it must not.
-    let errors = guest.must("dmesg | grep -iE 'I/O error|shutting down' | grep -v ' dev sd' || true");
-    assert_eq!(errors.trim(), "", "errors above the paths");
+    let said = guest.must("dmesg");
+    let is_error = |line: &&str| line.contains("I/O error") || line.contains("hutting down");
+    let errors: Vec<&str> = said.lines().filter(is_error).filter(|line| !line.contains(" dev sd")).collect();
+    assert!(errors.is_empty(), "errors above the paths: {errors:?}");
 }
 
 #[test]

@@ -7,10 +7,11 @@
 //! 3. An order that needs the group without a channel cuts the one there is, and waits for its end.
 
 use super::{
+    group_orders::{GroupHosts, GroupOrder},
     group_report::{DrGroupReport, GroupReporter},
     group_view::{DrGroupView, DrRole, GroupHostsView, WitnessStanding},
     suspension::StopNotes,
-    takeover::{Promoted, PromotionOrder},
+    takeover::Promoted,
     thread_channel::ThreadChannel,
     verification::VerificationPlace,
 };
@@ -25,7 +26,6 @@ use replication::{
     connect::SiteRole,
     group_record::GroupSettings,
     member::GroupMember,
-    merge_plan::MergePlan,
     primary::{PrimaryEnd, PrimaryGroup},
     secondary::{SecondaryEnd, SecondaryGroup, is_out_of_room},
     session::{AnswerRule, SessionState, SuspensionReason},
@@ -38,7 +38,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
-use world::{LocalFuture, Moment, WallTime, World, with_deadline};
+use world::{Moment, WallTime, World, with_deadline};
 
 /// Pause after a failure of the pool or its records, before the next attempt.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
@@ -48,35 +48,6 @@ const STEP_BACK_LOOK: Duration = Duration::from_millis(250);
 const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(15);
 /// Time for the other side to hear that this one has taken over.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
-
-/// Work that a group is asked for.
-pub(super) enum GroupOrder {
-    Connect(ThreadChannel),
-    /// Makes this side primary, whatever the other one does.
-    Promote(PromotionOrder, oneshot::Sender<Result<Promoted, Refusal>>),
-    /// A person says that the other side is off: this one, which is primary, goes on without it and without the witness.
-    GoOnAlone(oneshot::Sender<Result<(), Refusal>>),
-    /// Gives the right to the other side, which has everything.
-    HandOver(oneshot::Sender<Result<(), Refusal>>),
-    /// Sends nothing to the other side until it is resumed.
-    Suspend(oneshot::Sender<Result<(), Refusal>>),
-    /// Goes on sending, by a plan.
-    Resume(MergePlan, oneshot::Sender<Result<(), Refusal>>),
-    /// The other side's history counts.
-    GiveWay(oneshot::Sender<Result<(), Refusal>>),
-    /// Ends the flows; the group may be removed then.
-    End(oneshot::Sender<()>),
-}
-
-/// The hosts of a group's volumes.
-pub(super) trait GroupHosts {
-    /// Opens or closes the volumes to hosts, as the groups say now.
-    fn refresh(&self);
-    /// Shows the groups as they are now.
-    fn show(&self);
-    /// Ends the clients that use the volumes, and waits for their end. False if some are still there.
-    fn end(&self, volumes: &[VolumeId]) -> LocalFuture<bool>;
-}
 
 #[derive(Clone)]
 enum Running {

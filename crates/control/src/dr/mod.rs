@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
-//! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `hosted_group`, `takeover`,
+//! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `takeover`,
 //! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
@@ -21,6 +21,7 @@ mod etcd_gateway;
 mod etcd_witness;
 pub(crate) mod group_clients;
 mod group_clones;
+mod group_orders;
 pub mod group_report;
 pub mod group_services;
 pub mod group_view;

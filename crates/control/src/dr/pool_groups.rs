@@ -8,8 +8,9 @@
 
 use super::{
     access::DrAccess,
+    group_orders::{GroupHosts, GroupOrder},
     group_view::{DamagedDrGroup, DrGroups},
-    hosted_group::{Entry, GroupHosts, GroupOrder, HostedGroup},
+    hosted_group::{Entry, HostedGroup},
     kept_services::KeptServices,
     pool_clients::ClientState,
     pool_services::ServiceState,
