@@ -36,7 +36,7 @@ const NEWEST: f64 = 0.125;
 /// Fewer bytes say nothing about the rate of the line.
 const TIMED_BYTES_MIN: usize = 64 << 10;
 
-/// What one connection knows of its line and of the data, and so whether it pays to pack.
+/// Figures of one connection: of its line and of the data, and so whether it pays to pack.
 pub(super) struct BlockPacker {
     peer_unpacks: bool,
     /// Time of the line for a byte, smoothed.
@@ -138,7 +138,7 @@ pub(super) fn packed_bytes(head: [u8; PACKED_HEAD_BYTES], blocks: usize) -> Resu
 ///
 /// # Errors
 ///
-/// What comes is not what packing makes.
+/// Bytes that packing does not make.
 pub fn unpack_blocks(bytes: &[u8], blocks: usize) -> Option<Result<Vec<Arc<Buffer>>, FrameError>> {
     let (head, rest) = bytes.split_first_chunk()?;
     let count = match packed_bytes(*head, blocks) {
