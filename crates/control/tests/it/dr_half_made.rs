@@ -2,9 +2,8 @@
 //! nothing of them is left at the other site, and the group can be made later.
 
 use crate::{
-    dr_hosts::DrHosts,
-    dr_scene::{DrCounts, DrScene},
-    dr_site::{DrSite, SITES},
+    dr_scene::{DrScene, in_scene},
+    dr_site::SITES,
 };
 use control::{
     dr::mode::DrMode,
@@ -13,12 +12,7 @@ use control::{
         rows::VolumePage,
     },
 };
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    time::Duration,
-};
-use world::sim::{NetworkOptions, SimLimits, Simulation};
+use std::{rc::Rc, time::Duration};
 
 /// The crash comes within so many microseconds of the request: a creation takes about as long.
 const UNTIL_CRASH_US: u64 = 6_000;
@@ -93,29 +87,8 @@ async fn life(scene: Rc<DrScene>) -> LeftBehind {
 }
 
 fn live(seed: u64) -> LeftBehind {
-    let mut simulation = Simulation::new(seed);
-    let network = simulation.add_network(NetworkOptions::rack());
-    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
-    let random = RefCell::new(simulation.random("the life"));
-    simulation
-        .run(SimLimits::generous(), |world| {
-            let hosts = DrHosts::new(&world, &sites);
-            let scene = DrScene {
-                world: world.clone(),
-                network,
-                sites,
-                hosts,
-                mode: DrMode::Sync { hold_ms: 500, failsafe: false },
-                rows_travel: false,
-                random,
-                group: RefCell::default(),
-                have_one_history: Cell::new(false),
-                story: Rc::default(),
-                done: Cell::new(DrCounts::default()),
-            };
-            life(Rc::new(scene))
-        })
-        .completed()
+    let mode = DrMode::Sync { hold_ms: 500, failsafe: false };
+    in_scene(seed, (mode, false), life)
 }
 
 #[test]

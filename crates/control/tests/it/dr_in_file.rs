@@ -1,11 +1,7 @@
 //! DR groups of a site file, whose apply is cut short as either server crashes or loses its power: the next apply goes on with
 //! the same group at both sites, and has nothing left to change.
 
-use crate::{
-    dr_hosts::DrHosts,
-    dr_scene::{DrCounts, DrScene},
-    dr_site::DrSite,
-};
+use crate::dr_scene::{DrScene, in_scene};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
     web::{
@@ -13,12 +9,7 @@ use control::{
         rows::SitePlan,
     },
 };
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    time::Duration,
-};
-use world::sim::{NetworkOptions, SimLimits, Simulation};
+use std::{rc::Rc, time::Duration};
 
 const GROUP: &str = "[[replication.dr_group]]\nname = 'sg1'\nvolumes = ['a', 'b']\nto = 'denver'\nkind = 'synchronous'\n\
                      hold_seconds = 0.5\n";
@@ -86,29 +77,8 @@ async fn life(scene: Rc<DrScene>) -> bool {
 }
 
 fn live(seed: u64) -> bool {
-    let mut simulation = Simulation::new(seed);
-    let network = simulation.add_network(NetworkOptions::rack());
-    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
-    let random = RefCell::new(simulation.random("the life"));
-    simulation
-        .run(SimLimits::generous(), |world| {
-            let hosts = DrHosts::new(&world, &sites);
-            let scene = DrScene {
-                world: world.clone(),
-                network,
-                sites,
-                hosts,
-                mode: DrMode::Sync { hold_ms: 500, failsafe: false },
-                rows_travel: false,
-                random,
-                group: RefCell::default(),
-                have_one_history: Cell::new(false),
-                story: Rc::default(),
-                done: Cell::new(DrCounts::default()),
-            };
-            life(Rc::new(scene))
-        })
-        .completed()
+    let mode = DrMode::Sync { hold_ms: 500, failsafe: false };
+    in_scene(seed, (mode, false), life)
 }
 
 #[test]

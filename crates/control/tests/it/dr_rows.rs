@@ -6,26 +6,18 @@
 //! clash is said.
 
 use crate::{
-    dr_hosts::DrHosts,
-    dr_scene::{DrCounts, DrScene, VerbOutcome},
-    dr_site::{DrSite, SITES},
+    dr_scene::{DrScene, VerbOutcome, in_scene},
+    dr_site::SITES,
 };
 use control::{dr::mode::DrMode, web::client::FailoverBody};
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-};
-use world::{
-    World,
-    sim::{NetworkOptions, SimLimits, Simulation},
-};
+use std::rc::Rc;
 
 /// A row for volume `a` with another name than its own.
 const RENAMED: &str = "[[nbd]]\nname = 'second'\nvolume = 'mail/a'\n";
 
 /// Hosts at the other site get the rows of both files, in this order of events.
-async fn life(world: World, scene: DrScene) {
-    let scene = Rc::new(scene);
+async fn life(scene: Rc<DrScene>) {
+    let world = scene.world.clone();
     for site in 0..2 {
         scene.start(site);
         scene.until_up(site).await;
@@ -115,27 +107,8 @@ impl DrScene {
 }
 
 fn live(seed: u64) {
-    let mut simulation = Simulation::new(seed);
-    let network = simulation.add_network(NetworkOptions::rack());
-    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
-    let random = RefCell::new(simulation.random("the life"));
-    simulation.run(SimLimits::generous(), |world| {
-        let hosts = DrHosts::new(&world, &sites);
-        let scene = DrScene {
-            world: world.clone(),
-            network,
-            sites,
-            hosts,
-            mode: DrMode::Sync { hold_ms: 500, failsafe: false },
-            rows_travel: true,
-            random,
-            group: RefCell::default(),
-            have_one_history: Cell::new(false),
-            story: Rc::default(),
-            done: Cell::new(DrCounts::default()),
-        };
-        life(world, scene)
-    });
+    let mode = DrMode::Sync { hold_ms: 500, failsafe: false };
+    in_scene(seed, (mode, true), life);
 }
 
 #[test]

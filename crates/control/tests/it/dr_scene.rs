@@ -16,7 +16,10 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use world::{Random, World, sim::SimNetwork};
+use world::{
+    Random, World,
+    sim::{NetworkOptions, SimLimits, SimNetwork, Simulation},
+};
 
 pub struct DrScene {
     pub world: World,
@@ -54,6 +57,35 @@ pub enum VerbOutcome {
     Refused(String),
     /// The server ended, or the line was lost within: whether it was done is not known.
     Unclear,
+}
+
+/// Lives a seed with two servers and their hosts, to its end.
+pub fn in_scene<T: 'static, F: Future<Output = T> + 'static>(
+    seed: u64,
+    (mode, rows_travel): (DrMode, bool),
+    life: impl FnOnce(Rc<DrScene>) -> F,
+) -> T {
+    let mut simulation = Simulation::new(seed);
+    let network = simulation.add_network(NetworkOptions::rack());
+    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
+    let random = RefCell::new(simulation.random("the life"));
+    let lived = simulation.run(SimLimits::generous(), |world| {
+        let hosts = DrHosts::new(&world, &sites);
+        life(Rc::new(DrScene {
+            world,
+            network,
+            sites,
+            hosts,
+            mode,
+            rows_travel,
+            random,
+            group: RefCell::default(),
+            have_one_history: Cell::new(false),
+            story: Rc::default(),
+            done: Cell::default(),
+        }))
+    });
+    lived.completed()
 }
 
 impl DrScene {

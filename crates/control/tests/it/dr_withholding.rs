@@ -5,11 +5,7 @@
 //! others; none of these is served before it is readmitted, whatever crashes; afterwards it is. A failover that was refused
 //! withholds from nobody. A failover to a snapshot shows that to all hosts, and never what is newer, but in a fork.
 
-use crate::{
-    dr_hosts::DrHosts,
-    dr_scene::{DrCounts, DrScene, VerbOutcome},
-    dr_site::DrSite,
-};
+use crate::dr_scene::{DrScene, VerbOutcome, in_scene};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
     web::{
@@ -18,16 +14,8 @@ use control::{
     },
 };
 use nbd::Client;
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
-use world::{
-    BlockDevice, Buffer, ByteOffset, Stability, World,
-    sim::{NetworkOptions, SimLimits, Simulation},
-};
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+use world::{BlockDevice, Buffer, ByteOffset, Stability};
 
 const BLOCK: usize = 4096;
 /// Name of a snapshot of all volumes.
@@ -72,8 +60,8 @@ async fn come_back(scene: Rc<DrScene>, is_readmitted: Rc<Cell<bool>>, was_served
     }
 }
 
-async fn life(world: World, scene: DrScene) {
-    let scene = Rc::new(scene);
+async fn life(scene: Rc<DrScene>) {
+    let world = scene.world.clone();
     for site in 0..2 {
         scene.start(site);
         scene.until_up(site).await;
@@ -188,27 +176,8 @@ async fn check_withheld(scene: &DrScene) {
 }
 
 fn live(seed: u64) {
-    let mut simulation = Simulation::new(seed);
-    let network = simulation.add_network(NetworkOptions::rack());
-    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
-    let random = RefCell::new(simulation.random("the life"));
-    simulation.run(SimLimits::generous(), |world| {
-        let hosts = DrHosts::new(&world, &sites);
-        let scene = DrScene {
-            world: world.clone(),
-            network,
-            sites,
-            hosts,
-            mode: DrMode::Async { behind_ms: 2_000, behind_bytes: 64 << 20, push_back: false },
-            rows_travel: seed.is_multiple_of(2),
-            random,
-            group: RefCell::default(),
-            have_one_history: Cell::new(false),
-            story: Rc::default(),
-            done: Cell::new(DrCounts::default()),
-        };
-        life(world, scene)
-    });
+    let mode = DrMode::Async { behind_ms: 2_000, behind_bytes: 64 << 20, push_back: false };
+    in_scene(seed, (mode, seed.is_multiple_of(2)), life);
 }
 
 #[test]
