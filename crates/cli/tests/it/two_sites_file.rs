@@ -1,4 +1,4 @@
-//! DR groups of a site file: made by an apply once the other site is there, printed, and the same whoever is primary.
+//! DR groups of a site file: made by an apply once the other site is there, printed, and the same at either role.
 
 use crate::{
     judged_exports::until,

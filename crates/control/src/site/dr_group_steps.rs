@@ -167,7 +167,7 @@ mod tests {
             there.notes[0].starts_with("volume copies/disk: it is not made here, for it comes"),
             "{there:?}"
         );
-        // Once it is there, whoever is primary.
+        // Once it is there, at either role.
         for (pool, site, peer) in [("mail", "boston", "denver"), ("copies", "denver", "boston")] {
             let after = plan(&known(pool, &["disk"], vec![sg1(pool, peer)]), FILE, site).unwrap();
             assert_eq!(after, SiteChanges::default(), "{site}");
@@ -207,7 +207,7 @@ mod tests {
             assert!(refusal.remedy().contains("'spindle dr remove sg1' at both sites"), "{refusal}");
             assert!(changes.is_empty());
         }
-        // What is said as it is, is no difference; neither is a rename, which comes first.
+        // A setting that is as said is no difference; neither is a rename, which comes first.
         let same = FILE.replace("to_group", "hold_seconds = 15\nfailsafe = false\nto_group");
         assert_eq!(plan(&there, &same, "boston").unwrap().fixed_dr_groups, []);
         let renamed =

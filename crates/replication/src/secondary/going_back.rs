@@ -186,7 +186,7 @@ impl SecondaryGroup {
         let _no_clones = self.applying.lock().await;
         self.check_going_back(state)?;
         let (member, ids) = (&self.member, self.member.ids());
-        // What a pass brought of a newer state is of no use.
+        // Parts of a newer state that a pass brought are of no use.
         member.abandon_pass().await?;
         if member.pool.cut_shows_present(&ids, state.snapshot) {
             return Ok(());
