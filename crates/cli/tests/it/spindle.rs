@@ -215,3 +215,17 @@ pub fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
     assert!(sent.expect("kill runs").success());
 }
+
+/// Stops a process. On a busy machine its threads run on until one of them takes the signal: returns when all stand still.
+pub fn pause(child: &Child) {
+    signal(child, "STOP");
+    let tasks = format!("/proc/{}/task", child.id());
+    let stands = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+    let all_stand = || {
+        let mut threads = std::fs::read_dir(&tasks).expect("it runs").flatten();
+        threads.all(|thread| std::fs::read_to_string(thread.path().join("stat")).is_ok_and(stands))
+    };
+    while !all_stand() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}

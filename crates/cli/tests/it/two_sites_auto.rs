@@ -2,7 +2,7 @@
 
 use crate::{
     judged_exports::{BLOCK, Endpoint, JOBS, PART, answered_lengths, fio, until},
-    spindle::{Bench, json_of, signal},
+    spindle::{Bench, json_of, pause, signal},
     two_sites::{EXPORT, Site, VOLUME, has_clients, pair_over},
     two_sites_hosts::{OPEN_ROWS, TARGET, UriLoad},
 };
@@ -231,7 +231,7 @@ fn a_paused_primary_answers_nothing_old_after_the_other_site_took_over() {
     let mut first = String::new();
     host.output.read_line(&mut first).unwrap();
     assert!(first.contains("4096/4096"), "{first}");
-    signal(boston.server(), "STOP");
+    pause(boston.server());
     host.type_in("read -P 17 0 4k");
     until("denver serves", || denver.answers("read -P 17 0 1M"));
     denver.io(&["write -P 55 0 4k"]);

@@ -1,6 +1,6 @@
 //! `spindle witness`: the program is killed, stopped and refused.
 
-use crate::spindle::{Bench, Watchdog, json_of, signal};
+use crate::spindle::{Bench, Watchdog, json_of, pause, signal};
 use array::format::{EpochId, GroupId, SiteId};
 use replication::witness::{
     client::{WitnessClient, WitnessReply, WitnessSilence, WitnessStore},
@@ -113,7 +113,7 @@ fn a_stopped_witness_is_one_line_and_goes_on_when_it_is_continued() {
     let bench = bench_with_secret();
     let witness = RunningWitness::start(&bench);
     assert_eq!(witness.refusal(1, 0, acquire()), None);
-    signal(&witness.child, "STOP");
+    pause(&witness.child);
     let silence = witness.ask(1, 1, WitnessAction::RecordAlone).expect_err("it is stopped");
     assert_eq!(silence.to_string(), format!("witness {} not reached: no answer in 500 ms", witness.address));
     signal(&witness.child, "CONT");
