@@ -11,13 +11,16 @@ use crate::{
         FrameError, FrameFault,
         body::{BodyReader, BodyWriter},
     },
-    group_state::{FORKS_MAX, GroupRecords, GroupState, KeptFork},
+    group_state::{
+        FORKS_MAX, GroupRecords, GroupState, JointPoint, JointPointState, JointProgress, KeptFork,
+    },
+    joint_group::{JOINT_PARTS_MAX, JoinId, JointPart},
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
     session::{BoundPolicy, ReplicationMode, SuspensionReason},
 };
 use array::{
     error::Error,
-    format::{Fence, GroupId, SiteId, Stamp, VolumeId},
+    format::{Fence, GroupId, SiteId, Stamp, VolumeId, WallNanoseconds},
     pool::Pool,
 };
 use std::{rc::Rc, time::Duration};
@@ -29,6 +32,8 @@ const VERSION: u16 = 1;
 const VERSION_WITH_WITNESS: u16 = 2;
 /// Version of the record of a group that is suspended, has a rule of its own for merges, or forks; with a witness or without.
 const VERSION_WITH_PLAN: u16 = 3;
+/// Version of the record of a part of a group with volumes in several pools.
+const VERSION_OF_PART: u16 = 4;
 /// Addresses of a witness.
 pub const WITNESS_ADDRESSES_MAX: usize = 8;
 /// Bytes of an address.
@@ -49,6 +54,8 @@ pub struct GroupSettings {
     pub volumes: Vec<VolumeId>,
     /// The other site takes over without a person.
     pub auto: Option<AutoFailover>,
+    /// Its place in a group that has volumes in other pools, too.
+    pub joint: Option<JointPart>,
 }
 
 /// Failover without a person, by the leases of a witness.
@@ -61,6 +68,27 @@ pub struct AutoFailover {
 impl GroupSettings {
     /// The rule that these settings break, if they break one.
     pub fn contradiction(&self) -> Option<&'static str> {
+        self.joint_contradiction().or_else(|| self.auto_contradiction())
+    }
+
+    fn joint_contradiction(&self) -> Option<&'static str> {
+        let JointPart { whole, index, parts } = self.joint?;
+        let rules = [
+            (whole != GroupId::NONE, "the UUID of a group of several pools"),
+            (
+                (2..=JOINT_PARTS_MAX).contains(&parts.into()) && index < parts,
+                "the number of pools of a group",
+            ),
+            (
+                matches!(self.mode, ReplicationMode::Sync { .. }),
+                "a group of several pools that is not in sync",
+            ),
+            (self.auto.is_none(), "a witness of a group of several pools"),
+        ];
+        rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what))
+    }
+
+    fn auto_contradiction(&self) -> Option<&'static str> {
         let auto = self.auto.as_ref()?;
         let has_addresses = (1..=WITNESS_ADDRESSES_MAX).contains(&auto.witness.len());
         let are_short = auto.witness.iter().all(|address| (1..=ADDRESS_BYTES_MAX).contains(&address.len()));
@@ -84,7 +112,7 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error("the record has version {0}, and this program knows up to {VERSION_WITH_PLAN}: use a newer one")]
+    #[error("the record has version {0}, and this program knows up to {VERSION_OF_PART}: use a newer one")]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -122,10 +150,14 @@ impl GroupRecord {
             writer.cut(&pass.since).cut(&pass.until);
         }
         writer.lineage(state.lineage.as_ref());
-        if version == VERSION_WITH_PLAN {
+        if version >= VERSION_WITH_PLAN {
             write_suspension(writer, state.suspension);
             write_plan(writer, state.merge);
             write_forks(writer, &state.forks);
+        }
+        if let Some(part) = settings.joint {
+            writer.bytes(&part.whole.0).u8(part.index).u8(part.parts);
+            write_progress(writer, &state.joint);
         }
         bytes.0
     }
@@ -135,6 +167,7 @@ impl GroupRecord {
         let Self { settings, state, .. } = self;
         let has_plan = state.suspension.is_some() || state.merge != MergePlan::default();
         match has_plan || !state.forks.is_empty() {
+            _ if settings.joint.is_some() => VERSION_OF_PART,
             true => VERSION_WITH_PLAN,
             false if settings.auto.is_some() => VERSION_WITH_WITNESS,
             false => VERSION,
@@ -151,7 +184,7 @@ impl GroupRecord {
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
         let version = reader.u16()?;
-        if !(VERSION..=VERSION_WITH_PLAN).contains(&version) {
+        if !(VERSION..=VERSION_OF_PART).contains(&version) {
             return Err(GroupRecordError::Version(version));
         }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
@@ -162,7 +195,7 @@ impl GroupRecord {
             VERSION_WITH_WITNESS => Some(read_auto(&mut reader)?),
             _ => Some(read_auto(&mut reader)?).filter(|auto| !auto.witness.is_empty()),
         };
-        let settings = GroupSettings { name, mode, peer, volumes, auto };
+        let mut settings = GroupSettings { name, mode, peer, volumes, auto, joint: None };
         let role = if reader.flag()? { SiteRole::Primary } else { SiteRole::Secondary };
         let (fence, is_alone, told) = (Fence(reader.u64()?), reader.flag()?, Stamp(reader.u64()?));
         let (is_forked, fork) = (reader.flag()?, Stamp(reader.u64()?));
@@ -182,9 +215,14 @@ impl GroupRecord {
             forked_at,
             ..GroupState::new_replica()
         };
-        if version == VERSION_WITH_PLAN {
+        if version >= VERSION_WITH_PLAN {
             (state.suspension, state.merge) = (read_suspension(&mut reader)?, read_plan(&mut reader)?);
             state.forks = read_forks(&mut reader)?;
+        }
+        if version == VERSION_OF_PART {
+            let whole = GroupId(reader.array()?);
+            settings.joint = Some(JointPart { whole, index: reader.u8()?, parts: reader.u8()? });
+            state.joint = read_progress(&mut reader)?;
         }
         let record = Self { group, settings, state };
         if record.version() != version {
@@ -217,10 +255,45 @@ impl GroupRecord {
             (state.unfinished.as_ref().is_none_or(of_pass), "an unfinished pass"),
             (state.suspension.is_none() || state.role == SiteRole::Primary, "a secondary that is suspended"),
             (state.merge.contradiction().is_none(), "the rule for merges"),
+            (settings.joint.is_some() || state.joint == JointProgress::default(), "a part of no group"),
+            (
+                state.role == SiteRole::Secondary || state.joint.point.is_none(),
+                "a primary with a joint state",
+            ),
+            (state.joint.point.as_ref().is_none_or(is_joint_point), "the joint state"),
         ];
         let broken = rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what));
         broken.or_else(|| settings.contradiction())
     }
+}
+
+fn is_joint_point(point: &JointPoint) -> bool {
+    point.join != JoinId::NONE && point.state.as_ref().is_none_or(|state| state.lineage.parts() == 1)
+}
+
+fn write_progress(writer: &mut BodyWriter, progress: &JointProgress) {
+    writer.bytes(&progress.joined.0).u8(progress.point.is_some().into());
+    let Some(point) = &progress.point else { return };
+    writer.bytes(&point.join.0).u8(point.state.is_some().into());
+    if let Some(state) = &point.state {
+        writer.u64(state.has.0).u64(state.complete_until.0).lineage(Some(&state.lineage));
+    }
+}
+
+fn read_progress(reader: &mut BodyReader<'_>) -> Result<JointProgress, FrameError> {
+    let joined = JoinId(reader.array()?);
+    if !reader.flag()? {
+        return Ok(JointProgress { joined, point: None });
+    }
+    let join = JoinId(reader.array()?);
+    let mut point = JointPoint { join, state: None };
+    if reader.flag()? {
+        let (has, complete_until) = (Stamp(reader.u64()?), WallNanoseconds(reader.u64()?));
+        let lineage = reader.lineage()?;
+        let lineage = lineage.ok_or_else(|| reader.fault(FrameFault::Value("the joint state")))?;
+        point.state = Some(JointPointState { has, complete_until, lineage });
+    }
+    Ok(JointProgress { joined, point: Some(point) })
 }
 
 fn read_auto(reader: &mut BodyReader<'_>) -> Result<AutoFailover, FrameError> {

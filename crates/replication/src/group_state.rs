@@ -2,12 +2,13 @@
 
 use crate::{
     connect::{SiteRole, UnfinishedPass},
+    joint_group::JoinId,
     lineage::Lineage,
     merge_plan::{MergePlan, Suspension},
 };
 use array::{
     error::Error,
-    format::{Fence, Stamp, VolumeId},
+    format::{Fence, Stamp, VolumeId, WallNanoseconds},
 };
 use world::LocalFuture;
 
@@ -25,6 +26,33 @@ pub struct KeptFork {
     pub blocks: u64,
     /// By the wall clock of the site, in seconds since 1970.
     pub kept_unix_s: u64,
+}
+
+/// The last state of a secondary's part that fits to those of the other parts, while the volumes have more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JointPoint {
+    /// The join under which the volumes themselves will fit.
+    pub join: JoinId,
+    /// `None` before the first copy: there is nothing that could be shown.
+    pub state: Option<JointPointState>,
+}
+
+/// The content of a joint state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JointPointState {
+    /// Everything up to there, all of each command.
+    pub has: Stamp,
+    /// Everything that hosts were answered until then is in it, by the clock of the primary; 0 if nothing is known.
+    pub complete_until: WallNanoseconds,
+    pub lineage: Lineage,
+}
+
+/// Relation of a part to the others of its group, at a secondary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JointProgress {
+    /// The last join. It stays when this side is promoted: other parts learn from it that they joined, too.
+    pub joined: JoinId,
+    pub point: Option<JointPoint>,
 }
 
 /// The state of a group at a site, beside the content of its volumes.
@@ -49,6 +77,8 @@ pub struct GroupState {
     pub merge: MergePlan,
     /// In the order in which they were kept, [`FORKS_MAX`] at most.
     pub forks: Vec<KeptFork>,
+    /// Of a group with volumes in several pools.
+    pub joint: JointProgress,
 }
 
 impl GroupState {
@@ -65,6 +95,7 @@ impl GroupState {
             suspension: None,
             merge: MergePlan::default(),
             forks: Vec::new(),
+            joint: JointProgress::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     connect::SiteRole,
     group_state::{GroupRecords, GroupState},
+    joint_group::JointGroup,
     lineage::Lineage,
     merge_gate::MergeGate,
     merge_plan::{MergePlan, Suspension},
@@ -19,6 +20,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::BTreeSet,
     rc::Rc,
+    sync::Arc,
 };
 
 pub struct GroupMember {
@@ -33,6 +35,9 @@ pub struct GroupMember {
     keeper: OnceCell<Rc<LeaseKeeper>>,
     /// States that a secondary keeps, as passes brought them: 0 unless it is periodic.
     kept_points: Cell<u16>,
+    /// Of a part of a group with volumes in several pools: the others, and its own index.
+    joint: OnceCell<(Arc<JointGroup>, usize)>,
+    opening: Cell<u64>,
     /// Turns of merges; without it each begins at once.
     merge_gate: OnceCell<Rc<dyn MergeGate>>,
     /// Of both roles.
@@ -50,7 +55,7 @@ impl GroupMember {
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
         let (changing, keeper) = (tokio::sync::Mutex::default(), OnceCell::new());
         let (merge_gate, meter) = (OnceCell::new(), TransferMeter::default());
-        let kept_points = Cell::new(0);
+        let (kept_points, joint) = (Cell::new(0), OnceCell::new());
         Rc::new(Self {
             pool,
             group,
@@ -60,6 +65,8 @@ impl GroupMember {
             changing,
             keeper,
             kept_points,
+            joint,
+            opening: Cell::new(0),
             merge_gate,
             meter,
         })
@@ -118,6 +125,21 @@ impl GroupMember {
     /// The right that the witness gives; `None` without a witness.
     pub fn keeper(&self) -> Option<Rc<LeaseKeeper>> {
         self.keeper.get().cloned()
+    }
+
+    /// Makes it a part of a group with volumes in several pools, before its flows begin.
+    ///
+    /// # Panics
+    ///
+    /// If it is one.
+    pub fn use_joint(&self, joint: Arc<JointGroup>, part: usize) {
+        self.opening.set(joint.enter(part, self.state.borrow().joint.joined));
+        assert!(self.joint.set((joint, part)).is_ok(), "a part is of one group");
+    }
+
+    /// The other parts of its group, and its own index; `None` if it is the whole group.
+    pub fn joint(&self) -> Option<&(Arc<JointGroup>, usize)> {
+        self.joint.get()
     }
 
     /// A secondary keeps the last states that passes brought, so many.
@@ -191,6 +213,11 @@ impl GroupMember {
     /// Identity of the cut at which an unfinished pass began: as long as there is one, the group is shown as of then.
     pub(crate) fn shown_cut(&self) -> SnapshotId {
         self.cut_of(b"shown cut of it.")
+    }
+
+    /// Identity of the cut that shows the state in which the volumes fit to the other parts of the group.
+    pub(crate) fn joint_cut(&self) -> SnapshotId {
+        self.cut_of(b"joint state.....")
     }
 
     /// Identity of a cut for a purpose: the group has one of each at most.
@@ -269,5 +296,13 @@ impl GroupMember {
             self.pool.delete_cut(&self.ids(), self.shown_cut()).await?;
         }
         Ok(())
+    }
+}
+
+impl Drop for GroupMember {
+    fn drop(&mut self) {
+        if let Some((joint, part)) = self.joint.get() {
+            joint.leave(*part, self.opening.get());
+        }
     }
 }

@@ -61,6 +61,16 @@ pub enum ReplicationBug {
     StepForgotten,
     /// Volumes go back to a kept state, one after the other, and the record of the group knows of nothing.
     GoneBackWithoutRecord,
+    /// A part answers without its peer while the others still send.
+    PartedWithoutOthers,
+    /// Parts join before what was answered without the peer is there.
+    JoinedTooEarly,
+    /// A part that is promoted shows all that it has, though the others do not fit.
+    JointStateIgnored,
+    /// A promoted side does not look whether other parts have joined.
+    JoinNotSettled,
+    /// The secondary lets its joint state go when a part begins to join again.
+    JointStateTakenAgain,
 }
 
 impl ReplicationBug {
@@ -93,6 +103,15 @@ impl ReplicationBug {
 
     /// Bugs of groups that are suspended and resumed.
     pub const OF_SUSPENSIONS: [Self; 2] = [Self::RateIgnored, Self::SuspensionForgotten];
+
+    /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
+    pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
+        (Self::PartedWithoutOthers, 2),
+        (Self::JoinedTooEarly, 76),
+        (Self::JointStateIgnored, 121),
+        (Self::JoinNotSettled, 113),
+        (Self::JointStateTakenAgain, 165),
+    ];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];

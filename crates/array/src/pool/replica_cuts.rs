@@ -37,6 +37,17 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::take_cut_of_replica`], always at the next stamp: the last command may come again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pool::snapshot`].
+    pub async fn take_cut_above_replica(&self, volumes: &[VolumeId], snapshot: SnapshotId) -> Result<()> {
+        self.delete_cut(volumes, snapshot).await?;
+        let next = Stamp(self.highest_stamp_of(volumes)?.0 + 1);
+        self.cut(volumes, snapshot, Some(next)).await.map(drop)
+    }
+
     /// As [`Pool::take_cut_of_replica`], of a replica that goes on following: never at a stamp that is still to come, as a
     /// command could not be written at the stamp of a point. The follower must have all of its last command, and begin none
     /// before this returns.

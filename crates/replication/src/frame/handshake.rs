@@ -24,8 +24,8 @@ pub struct VersionRange {
 impl VersionRange {
     /// The versions that this program knows. Before version 4 a pass brought neither sizes nor snapshots, and a deletion
     /// of a snapshot did not say of which volumes. Since version 5 blocks may be packed, and a secondary names what an
-    /// unfinished pass brought.
-    pub const OURS: Self = Self { lowest: 5, highest: 5 };
+    /// unfinished pass brought. Since version 6 groups may have volumes in several pools.
+    pub const OURS: Self = Self { lowest: 5, highest: 6 };
 
     pub fn highest(self) -> u16 {
         self.highest
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(range(1, 3).common(range(2, 9)), Some(3));
         assert_eq!(range(2, 9).common(range(1, 3)), Some(3));
         assert_eq!(range(4, 9).common(range(1, 3)), None);
-        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(5));
+        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(6));
         assert_eq!(range(1, 4).common(VersionRange::OURS), None, "blocks and snapshots would differ");
         assert_eq!(VersionRange::new(0, 1), None);
         assert_eq!(VersionRange::new(2, 1), None);

@@ -23,6 +23,7 @@
 pub(crate) mod body;
 mod handshake;
 mod introduction;
+mod joint;
 mod link_test;
 mod pass;
 mod stream;
@@ -33,6 +34,7 @@ pub use handshake::{
     RefusalFrame, SITE_MESSAGE_BYTES_MAX, SiteMessageFrame, VersionRange,
 };
 pub use introduction::AgreementFrame;
+pub use joint::{JOINT_VERSION, JoinBeginFrame, JoinNotedFrame, JoinReadyFrame, JoinedFrame};
 pub use link_test::{
     LINK_TEST_VERSION, LinkTestFrame, TEST_DATA_BYTES_MAX, TEST_STEP_MAX, TestCountFrame, TestDataFrame,
     TestOrderFrame,
@@ -205,6 +207,10 @@ frames! {
     55 PassSnapshot(PassSnapshotFrame) Group ordered;
     64 HandOver(HandOverFrame) Group ordered;
     65 TakenOver(TakenOverFrame) Group ordered;
+    66 JoinBegin(JoinBeginFrame) Group ordered;
+    67 JoinReady(JoinReadyFrame) Group ordered;
+    68 Joined(JoinedFrame) Group ordered;
+    69 JoinNoted(JoinNotedFrame) Group ordered;
     80 VerifyCut(VerifyCutFrame) Group ordered;
     81 VerifyReady(VerifyReadyFrame) Group ordered;
     82 VerifyRange(VerifyRangeFrame) Group ordered;

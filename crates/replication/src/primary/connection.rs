@@ -91,11 +91,13 @@ impl PrimaryGroup {
         self.verify_desk.end_channel();
         self.member.meter.end_pass();
         self.session.borrow_mut().note_disconnected(self.world.now());
+        self.note_channel(false);
         self.changed.notify_waiters();
         end
     }
 
     async fn serve_channel(&self, channel: &impl FrameChannel, agreement: &Agreement) -> PrimaryEnd {
+        self.note_channel(true);
         let is_expected = names_changed(agreement, &self.introduction());
         let wanted = WantedBlocks { is_expected, ..WantedBlocks::default() };
         let mut received = pin!(self.receive_and_report(channel, (agreement, &wanted)));
@@ -142,6 +144,7 @@ impl PrimaryGroup {
         while self.taken.borrow().complete() < self.sent.get() {
             self.changed.notified().await;
         }
+        self.check_joint_version(channel).await?;
         let agreement = agree(channel, &self.introduction()).await?;
         let outcome = &agreement.outcome;
         let lacks = outcome.transfers.first().is_some_and(|transfer| transfer.to == Side::Ours);
@@ -214,16 +217,23 @@ impl PrimaryGroup {
                     Either::Left((never, _)) | Either::Right((never, _)) => never,
                 }
             };
-            if let Either::Left((never, _)) = select(pin!(sent), pin!(self.until_fenced())).await {
-                match never {}
+            let ended = async {
+                match select(pin!(self.until_fenced()), pin!(self.keep_joined(channel))).await {
+                    Either::Left(((), _)) => {
+                        let why = "the witness gave the right to the other site: both compare again";
+                        ChannelEnd::Lost(why.to_owned())
+                    }
+                    Either::Right((end, _)) => end,
+                }
+            };
+            match select(pin!(sent), pin!(ended)).await {
+                Either::Left((never, _)) => match never {},
+                Either::Right((end, _)) => end,
             }
         };
         match select(received, pin!(beside)).await {
             Either::Left((end, _)) => end,
-            Either::Right(((), _)) => {
-                let why = "the witness gave the right to the other site: both compare again";
-                PrimaryEnd::Channel(ChannelEnd::Lost(why.to_owned()))
-            }
+            Either::Right((end, _)) => PrimaryEnd::Channel(end),
         }
     }
 
@@ -248,6 +258,14 @@ impl PrimaryGroup {
                     *known = known.union(&BlockRanges::received(&changed.ranges));
                     wanted.is_complete.set(changed.is_last);
                     self.changed.notify_waiters();
+                    Ok(())
+                }
+                FrameBody::JoinReady(frame) => {
+                    self.note_join_ready(frame);
+                    Ok(())
+                }
+                FrameBody::JoinNoted(frame) => {
+                    self.note_joined(frame.join);
                     Ok(())
                 }
                 frame @ (FrameBody::VerifyReady(_) | FrameBody::VerifyDigests(_)) => {
@@ -322,14 +340,26 @@ impl PrimaryGroup {
         }
         let mut transfer = agreement.outcome.transfers.first();
         let mut turn = MergeTurn::of(self);
+        let mut is_through = false;
         loop {
-            let state = self.session.borrow().state();
+            let mut state = self.session.borrow().state();
+            if !is_through && matches!(state, SessionState::Streaming | SessionState::Merging) {
+                if let Err(end) = self.pass_gate(channel).await {
+                    return SendEnd::Ended(end);
+                }
+                is_through = true;
+                state = self.session.borrow().state();
+            }
             if state != SessionState::Merging || !self.is_pass_due() {
                 turn.leave();
             }
             let done = match state {
                 SessionState::Streaming => self.stream(channel, since).await,
                 SessionState::StoodDown => return SendEnd::StoodDown,
+                SessionState::Merging if self.is_pass_due() && self.parts_before_pass() => {
+                    self.changed.notified().await;
+                    continue;
+                }
                 SessionState::Merging if self.is_pass_due() => match turn.enter(since == Stamp(0)) {
                     true => {
                         let done = self.run_pass(channel, (since, transfer, wanted), &agreement.theirs).await;

@@ -45,6 +45,9 @@ pub enum HandOverError {
     /// It is not connected, passes run, or it is secondary already.
     #[error("the group does not stream to the other side")]
     NotStreaming,
+    /// Nothing is lost, but the other side could not show all parts in one state before all have moved.
+    #[error("its parts in several pools are not together yet; try again in a moment")]
+    NotTogether,
     #[error("the other side lacks more than could be sent in time; what was sent is there, so try again")]
     NotCaughtUp,
     #[error("the stream ended before the other side had everything; this side goes on as primary")]
@@ -121,6 +124,9 @@ impl PrimaryGroup {
     pub async fn hand_over(&self) -> Result<(), HandOverError> {
         if self.session.borrow().is_handing_over() || self.role_record.get() != RoleRecord::NotBegun {
             return Err(HandOverError::UnderWay);
+        }
+        if !self.is_together() {
+            return Err(HandOverError::NotTogether);
         }
         if !self.session.borrow_mut().begin_hand_over() {
             return Err(HandOverError::NotStreaming);

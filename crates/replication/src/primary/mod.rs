@@ -13,6 +13,7 @@
 
 mod connection;
 mod hand_over;
+mod joining;
 mod merge_turn;
 mod passes;
 mod right;
@@ -35,6 +36,7 @@ use crate::{
     cut::GroupCut,
     frame::SentChange,
     held_answers::HeldAnswers,
+    joint_group::JoinId,
     member::GroupMember,
     outbox::{Outbox, WaitingRecord},
     planted::{self, ReplicationBug},
@@ -94,6 +96,10 @@ pub struct PrimaryGroup {
     peer_snapshots: RefCell<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
     /// Points that rollbacks left may be there.
     has_rollbacks: Cell<bool>,
+    /// Of a part of a group with volumes in several pools: the number of this flow.
+    leading: Cell<u64>,
+    /// The peer's last answer to a join: it keeps the joint state, and whether that took a stamp.
+    join_ready: Cell<Option<(JoinId, bool)>>,
     /// Held while a pass is sent.
     passing: Arc<tokio::sync::Mutex<()>>,
 }
@@ -156,8 +162,11 @@ impl PrimaryGroup {
             begun_at: world.now(),
             peer_snapshots: RefCell::default(),
             has_rollbacks: Cell::new(true),
+            leading: Cell::new(0),
+            join_ready: Cell::new(None),
             passing: Arc::default(),
         });
+        group.begin_leading();
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
         let subscription = member.pool.subscribe(subscriber as Rc<dyn LogSubscriber>);
         subscription.limit_holds(volumes());
@@ -201,6 +210,7 @@ impl PrimaryGroup {
     /// Follows the log no more. Commands that were not refused are answered.
     pub fn end(&self) {
         self.tail().subscription.take();
+        self.end_leading();
         self.changed.notify_waiters();
     }
 
@@ -252,6 +262,9 @@ impl PrimaryGroup {
         for demand in demands {
             match demand {
                 SessionDemand::RecordAlone => {
+                    if !self.may_part() {
+                        continue;
+                    }
                     // The witness first: what is recorded here as alone is so there, too.
                     if let Some(keeper) = self.member.keeper()
                         && !planted::is(ReplicationBug::AloneUnknownToWitness)
@@ -262,6 +275,7 @@ impl PrimaryGroup {
                     self.member.change(|state| state.is_alone = true).await?;
                     self.session.borrow_mut().note_alone_recorded();
                 }
+                SessionDemand::RecordSync if !self.is_together() => {}
                 SessionDemand::RecordSync => {
                     self.member.change(|state| state.is_alone = false).await?;
                     self.session.borrow_mut().note_sync_recorded();
@@ -273,10 +287,17 @@ impl PrimaryGroup {
                 SessionDemand::Connect | SessionDemand::RunPass => {}
             }
         }
+        self.tell_parts();
         self.note_room().await?;
         self.delete_passed_rollbacks()?;
         self.release();
         Ok(())
+    }
+}
+
+impl Drop for PrimaryGroup {
+    fn drop(&mut self) {
+        self.end_leading();
     }
 }
 

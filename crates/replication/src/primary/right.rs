@@ -225,6 +225,7 @@ impl PrimaryGroup {
     ///
     /// That cannot be recorded.
     pub async fn go_on_without_peer(&self) -> Result<(), Error> {
+        self.await_parting().await;
         self.member.change(|state| state.is_alone = true).await?;
         self.session.borrow_mut().go_on_without_peer();
         self.release();

@@ -24,7 +24,7 @@ impl PrimaryGroup {
             told: session.told().clone(),
             unconfirmed_bytes: exposure.bytes,
             unconfirmed_ms: u64::try_from(exposure.age.as_millis()).unwrap_or(u64::MAX),
-            is_in_sync: session.is_in_sync() && !self.member.is_alone(),
+            is_in_sync: session.is_in_sync() && !self.member.is_alone() && self.is_together(),
         }
     }
 

@@ -160,6 +160,14 @@ impl SecondaryGroup {
                     self.delete_verify_cut().await?;
                     Ok(())
                 }
+                FrameBody::JoinBegin(frame) => {
+                    self.take_join_begin(channel, frame).await?;
+                    Ok(())
+                }
+                FrameBody::Joined(frame) => {
+                    self.take_joined(channel, frame).await?;
+                    Ok(())
+                }
                 FrameBody::HandOver(frame) => return Err(self.take_over(channel, frame, &agreement).await),
                 body => match pass.take((&self.member, self.has.get()), body, &agreement.theirs).await {
                     Ok(Some(has)) => {

@@ -112,6 +112,10 @@ impl GroupMember {
 
     /// Takes the volumes to the state that they had at a stamp.
     pub(crate) async fn take_back_to_kept(&self, stamp: Stamp) -> Result<()> {
+        let joint = self.state().joint.point.and_then(|point| point.state);
+        if joint.is_some_and(|joint| joint.has == stamp) && self.pool.has_cut(&self.ids(), self.joint_cut()) {
+            return self.pool.take_back_to_cut(&self.ids(), self.joint_cut()).await;
+        }
         let states = kept_states(self)?;
         let state = states.iter().find(|state| state.stamp <= stamp);
         let state = state.ok_or_else(|| Error::NoSnapshot {
@@ -151,6 +155,15 @@ impl SecondaryGroup {
             return Err(PromotionError::Fence { ours: known, given: fence }.into());
         }
         self.go_back(state).await?;
+        self.begin_with_write(epoch, fence).await
+    }
+
+    /// Promotes this side under an epoch that begins with a write which changes nothing.
+    pub(super) async fn begin_with_write(
+        &self,
+        epoch: EpochId,
+        fence: Fence,
+    ) -> std::result::Result<GroupState, GoingBackError> {
         let _no_clones = self.applying.lock().await;
         let mut lineage = self.member.lineage().ok_or(GoingBackError::Empty)?;
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()])).map_err(PromotionError::from)?;
@@ -191,7 +204,7 @@ impl SecondaryGroup {
         if member.pool.cut_shows_present(&ids, state.snapshot) {
             return Ok(());
         }
-        self.keep_newest(state).await?;
+        self.keep_newest(state.stamp).await?;
         // One of a connection's beginning would be taken for the state.
         member.pool.delete_cut(&ids, member.shown_cut()).await?;
         let cut = GroupCut::new(vec![state.stamp]);
@@ -208,23 +221,28 @@ impl SecondaryGroup {
             member.pool.take_back_to_cut(&ids, state.snapshot).await?;
             member.change(|group| (group.lineage, group.forked_at) = (lineage, None)).await?;
         }
-        self.has.set(state.stamp);
-        self.is_in_doubt.set(false);
-        self.is_within_command.set(false);
-        self.begun_until.set((state.stamp, false));
+        self.is_back_at(state.stamp);
         Ok(())
     }
 
+    /// The volumes have everything up to a stamp, and nothing else.
+    pub(super) fn is_back_at(&self, stamp: Stamp) {
+        self.has.set(stamp);
+        self.is_in_doubt.set(false);
+        self.is_within_command.set(false);
+        self.begun_until.set((stamp, false));
+    }
+
     /// Keeps what this side has as forks.
-    async fn keep_newest(&self, state: &KeptState) -> Result<()> {
+    pub(super) async fn keep_newest(&self, above: Stamp) -> Result<()> {
         let (member, ids) = (&self.member, self.member.ids());
         let cut = member.cut_of(b"newest of a fork");
         member.pool.take_cut_of_replica(&ids, cut).await?;
         for &volume in &ids {
-            member.pool.keep_snapshots_of_fork(volume, (state.stamp, self.has.get())).await?;
+            member.pool.keep_snapshots_of_fork(volume, (above, self.has.get())).await?;
         }
         let now = u64::try_from(self.world.wall().seconds).unwrap_or(0);
-        forks::keep(member, (cut, self.has.get()), (state.stamp, now)).await?;
+        forks::keep(member, (cut, self.has.get()), (above, now)).await?;
         member.pool.delete_cut(&ids, cut).await
     }
 }

@@ -57,6 +57,11 @@ impl ToldAnswers {
         (self.pending, self.was_in_sync) = (None, false);
     }
 
+    /// Everything that was answered until then is here.
+    pub fn complete_until(&self) -> Option<WallNanoseconds> {
+        self.complete_until
+    }
+
     /// `None` if nothing is known.
     pub fn bound(&self, now: WallNanoseconds) -> Option<LossBound> {
         let since = self.complete_until?;

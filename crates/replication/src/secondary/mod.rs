@@ -13,6 +13,7 @@ mod apply;
 mod following;
 pub(crate) mod forks;
 mod going_back;
+mod joining;
 mod kept_points;
 mod loss_bound;
 mod right;
@@ -169,6 +170,9 @@ impl SecondaryGroup {
     /// Bound of what a promotion now may lose: the answers that the primary gave after a moment. `None` if nothing is
     /// known, as the primary said nothing since this side was opened, or its history is not here.
     pub fn loss_bound(&self, now: WallNanoseconds) -> Option<LossBound> {
+        if self.member.state().joint.point.is_some() {
+            return self.joint_loss_bound(now);
+        }
         self.told_answers.get().bound(now)
     }
 
@@ -246,6 +250,7 @@ impl SecondaryGroup {
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
             (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);
+            state.joint.point = None;
         };
         self.member.change(promote).await?;
         Ok(self.member.state())
@@ -290,6 +295,9 @@ pub enum PromotionError {
     Fence { ours: Fence, given: Fence },
     #[error("the first copy is not complete here")]
     Empty,
+    /// Without it nobody knows in which state the parts fit.
+    #[error("a pool with a part of the group is not open here")]
+    PartMissing,
     #[error(transparent)]
     Lineage(#[from] LineageError),
     #[error(transparent)]

@@ -22,6 +22,9 @@ const APPLIED_WITHIN: Duration = Duration::from_secs(5);
 pub enum ShownCloneError {
     #[error("the first copy is not complete here")]
     Empty,
+    /// Clones of one part beside those of another would be of two moments.
+    #[error("the group has volumes in several pools: its states here are not cloned yet, only promoted")]
+    SeveralPools,
     /// The way of a connection is being prepared, or a write takes long.
     #[error("what the primary sends is being applied")]
     Busy,
@@ -61,6 +64,9 @@ impl SecondaryGroup {
         let applied = with_deadline(self.world.sleep(APPLIED_WITHIN), applied).await;
         let _no_records = applied.ok_or(ShownCloneError::Busy)?;
         let member = &self.member;
+        if member.joint().is_some() {
+            return Err(ShownCloneError::SeveralPools);
+        }
         if member.lineage().is_none() {
             return Err(ShownCloneError::Empty);
         }

@@ -42,6 +42,9 @@ impl SecondaryGroup {
         if agreement.theirs.role != SiteRole::Primary {
             return Err("a side that is not primary hands the group over".to_owned());
         }
+        if self.member.state().joint.point.is_some() {
+            return Err("a part of the group is handed over, and the parts are not together here".to_owned());
+        }
         let is_whole = !self.is_in_doubt.get() && !self.member.is_in_pass();
         if planted::is(ReplicationBug::TakenOverWithLess) {
             return Ok(());

@@ -276,6 +276,13 @@ impl GroupSession {
         now.since(self.confirmed_at).min(self.backlog.age(now))
     }
 
+    /// True while the group streams and answers no more than the peer confirmed, also before: parts of a group may join.
+    pub fn is_close(&self) -> bool {
+        self.state == SessionState::Streaming
+            && matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingSync)
+            && self.told.is_within(&self.confirmed)
+    }
+
     /// The rule for answers.
     pub fn rule(&self, now: Moment) -> AnswerRule {
         match self.state {

@@ -10,13 +10,15 @@ use replication::{
     cut::GroupCut,
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
-        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, LinkTestFrame,
-        PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame,
-        PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, ReceiptFrame, RecordFrame,
-        RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, SiteMessageFrame, TakenOverFrame,
-        TestCountFrame, TestDataFrame, TestOrderFrame, VerifyCutFrame, VerifyDigestsFrame, VerifyEndFrame,
-        VerifyRangeFrame, VerifyReadyFrame, VersionRange, WordFrame,
+        FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, JoinBeginFrame,
+        JoinNotedFrame, JoinReadyFrame, JoinedFrame, LinkTestFrame, PairingFrame, PassBeginFrame, PassBlock,
+        PassBlocksFrame, PassEndFrame, PassPointFrame, PassRangesFrame, PassSnapshotFrame,
+        PassSnapshotsFrame, RangeState, ReceiptFrame, RecordFrame, RefusalCode, RefusalFrame, SentChange,
+        SentRange, SentSnapshot, SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame,
+        TestOrderFrame, VerifyCutFrame, VerifyDigestsFrame, VerifyEndFrame, VerifyRangeFrame,
+        VerifyReadyFrame, VersionRange, WordFrame,
     },
+    joint_group::JoinId,
     lineage::Lineage,
     link::unpack_blocks,
 };
@@ -180,6 +182,10 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::ChangedRanges(ChangedRangesFrame { volume, ranges, is_last: true }),
         FrameBody::HandOver(HandOverFrame { cut: cut([900, 40]), fence: Fence(8) }),
         FrameBody::TakenOver(TakenOverFrame { fence: Fence(8), epoch }),
+        FrameBody::JoinBegin(JoinBeginFrame { join: JoinId([6; 16]) }),
+        FrameBody::JoinReady(JoinReadyFrame { join: JoinId([6; 16]), took_stamp: true }),
+        FrameBody::Joined(JoinedFrame { join: JoinId([6; 16]) }),
+        FrameBody::JoinNoted(JoinNotedFrame { join: JoinId([6; 16]) }),
     ];
     let bodies = bodies.into_iter().chain(comparison(volume));
     let place = |body: FrameBody| {

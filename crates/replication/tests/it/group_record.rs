@@ -1,13 +1,14 @@
 //! Records of groups: one encoding each, and nothing that is believed although it contradicts itself.
 
 use crate::record_bytes::{check, examples};
-use array::format::{EpochId, Fence, GroupId, SiteId, Stamp, VolumeId};
+use array::format::{EpochId, Fence, GroupId, SiteId, Stamp, VolumeId, WallNanoseconds};
 use expect_test::expect;
 use replication::{
     connect::{SiteRole, UnfinishedPass},
     cut::GroupCut,
     group_record::{AutoFailover, GroupRecord, GroupRecordError, GroupSettings},
-    group_state::{GroupState, KeptFork},
+    group_state::{GroupState, JointPoint, JointPointState, JointProgress, KeptFork},
+    joint_group::{JoinId, JointPart},
     lineage::Lineage,
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
     session::{BoundPolicy, ReplicationMode, SuspensionReason},
@@ -46,10 +47,27 @@ fn record(random: &mut Random) -> GroupRecord {
         blocks: random.below(1 << 40),
         kept_unix_s: random.below(1 << 40),
     };
+    let may_be_joint = auto.is_none() && matches!(mode, ReplicationMode::Sync { .. });
+    let joint = (may_be_joint && random.percent(50.0)).then(|| JointPart {
+        whole: GroupId([8; 16]),
+        index: random.below(3) as u8,
+        parts: 3,
+    });
+    let joint_state = JointPointState {
+        has: Stamp(random.below(1 << 60)),
+        complete_until: WallNanoseconds(random.below(1 << 60)),
+        lineage: lineage.clone(),
+    };
+    let point = (!is_primary && random.percent(50.0))
+        .then(|| JointPoint { join: JoinId([4; 16]), state: random.percent(70.0).then_some(joint_state) });
+    let progress = match joint {
+        Some(_) => JointProgress { joined: JoinId([random.below(3) as u8; 16]), point },
+        None => JointProgress::default(),
+    };
     let name = "Postfächer".to_owned();
     GroupRecord {
         group: GroupId([9; 16]),
-        settings: GroupSettings { name, mode, peer: SiteId([5; 16]), volumes, auto },
+        settings: GroupSettings { name, mode, peer: SiteId([5; 16]), volumes, auto, joint },
         state: GroupState {
             suspension: (is_primary && random.percent(30.0)).then(|| suspension(random)),
             merge: if random.percent(50.0) { merge_plan(random) } else { MergePlan::default() },
@@ -61,6 +79,7 @@ fn record(random: &mut Random) -> GroupRecord {
             unfinished,
             told: Stamp(random.below(1 << 60)),
             forked_at: random.percent(50.0).then(|| Stamp(random.below(1 << 60))),
+            joint: progress,
         },
     }
 }
@@ -118,7 +137,9 @@ fn bytes_that_decode_encode_to_the_same_bytes() {
 #[test]
 fn contradictions_are_refused() {
     let mut random = Random::new(3, "contradictions");
-    let valid = record(&mut random);
+    let mut valid = record(&mut random);
+    // Version 1, so that a witness without an address is not read as none.
+    valid.state = GroupState { lineage: valid.state.lineage, ..GroupState::new_replica() };
     let refused = |change: &dyn Fn(&mut GroupRecord)| {
         let mut wrong = valid.clone();
         change(&mut wrong);
@@ -145,6 +166,22 @@ fn contradictions_are_refused() {
             record.state.role = SiteRole::Secondary;
             record.state.suspension = Some(Suspension { reason: SuspensionReason::Person, since_unix_s: 1 });
         }),
+        refused(&|record| make_joint(record, 1)),
+        refused(&|record| {
+            make_joint(record, 2);
+            record.settings.mode = ReplicationMode::Periodic { every: Duration::from_secs(60), kept: 3 };
+        }),
+        refused(&|record| {
+            make_joint(record, 2);
+            record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
+        }),
+        refused(&|record| {
+            make_joint(record, 2);
+            record.state.role = SiteRole::Primary;
+            record.state.suspension = None;
+            record.state.lineage = Some(Lineage::new(EpochId([1; 16]), 1));
+            record.state.joint.point = Some(JointPoint { join: JoinId([4; 16]), state: None });
+        }),
     ];
     let words = all.map(|refused| refused.rsplit_once(": ").unwrap().1.to_owned());
     expect![[r#"
@@ -160,12 +197,16 @@ fn contradictions_are_refused() {
             "a witness of a group that is not in sync, or refuses writes without its peer has a value that is not allowed",
             "the rule for merges has a value that is not allowed",
             "a secondary that is suspended has a value that is not allowed",
+            "the number of pools of a group has a value that is not allowed",
+            "a group of several pools that is not in sync has a value that is not allowed",
+            "a witness of a group of several pools has a value that is not allowed",
+            "a primary with a joint state has a value that is not allowed",
         ]
     "#]]
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
-    newer[2 + 16 * valid.settings.volumes.len()] = 4;
-    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(4))));
+    newer[2 + 16 * valid.settings.volumes.len()] = 5;
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(5))));
 }
 
 #[test]
@@ -179,6 +220,7 @@ fn records_of_all_versions_keep_their_bytes() {
             peer: SiteId([5; 16]),
             volumes: vec![VolumeId([b'a'; 16])],
             auto: None,
+            joint: None,
         },
         state: GroupState {
             role: SiteRole::Primary,
@@ -201,6 +243,25 @@ fn records_of_all_versions_keep_their_bytes() {
     expect!["0100616161616161616161616161616161610300070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010a003139322e302e322e333001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e010000000000000000010000000000000002c070096b000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000"].assert_eq(&hex_of(&record));
     record.settings.auto = None;
     expect!["0100616161616161616161616161616161610300070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e010000000000000000010000000000000002c070096b000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000"].assert_eq(&hex_of(&record));
+    record.settings.joint = Some(JointPart { whole: GroupId([8; 16]), index: 1, parts: 2 });
+    record.state.joint.joined = JoinId([4; 16]);
+    expect!["0100616161616161616161616161616161610400070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e010000000000000000010000000000000002c070096b000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b000000000808080808080808080808080808080801020404040404040404040404040404040400"].assert_eq(&hex_of(&record));
+    record.state.role = SiteRole::Secondary;
+    record.state.suspension = None;
+    let state = JointPointState {
+        has: Stamp(900),
+        complete_until: WallNanoseconds(7),
+        lineage: Lineage::new(EpochId([0xe; 16]), 1),
+    };
+    record.state.joint.point = Some(JointPoint { join: JoinId([5; 16]), state: Some(state) });
+    expect!["0100616161616161616161616161616161610400070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b000000000808080808080808080808080808080801020404040404040404040404040404040401050505050505050505050505050505050184030000000000000700000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
+}
+
+fn make_joint(record: &mut GroupRecord, parts: u8) {
+    record.settings.mode = ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false };
+    record.settings.auto = None;
+    record.settings.joint = Some(JointPart { whole: GroupId([8; 16]), index: 0, parts });
+    record.state.joint = JointProgress::default();
 }
 
 fn hex_of(record: &GroupRecord) -> String {

@@ -8,6 +8,8 @@ mod going_back;
 mod group_record;
 mod hand_overs;
 mod held_answers;
+mod joint_lives;
+mod joint_sites;
 mod lineage;
 mod link;
 mod link_hello;

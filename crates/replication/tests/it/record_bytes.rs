@@ -48,6 +48,7 @@ pub fn examples() -> Vec<(&'static str, GroupRecord)> {
             peer: SiteId([2; 16]),
             volumes: vec![VolumeId([3; 16]), VolumeId([4; 16])],
             auto: None,
+            joint: None,
         },
         state,
     };

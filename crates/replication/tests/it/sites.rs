@@ -61,6 +61,12 @@ pub struct Line {
 }
 
 impl Line {
+    /// Neither it was cut, nor has an end let go of it.
+    pub fn is_whole(self: &Rc<Self>) -> bool {
+        // Both ends and the test have it.
+        !self.is_cut.get() && Rc::strong_count(self) == 3
+    }
+
     /// Loses everything that is on the line.
     pub fn cut(&self) {
         self.is_cut.set(true);

@@ -1,0 +1,298 @@
+//! A group with volumes in several pools of a site: what its parts have to know of each other.
+//!
+//! Each part has its own records, stamps and channel. What makes them one group is that the state which the other site would
+//! show is one of all parts: if it has a write, it has all that was answered before that write began, in whichever pool.
+//!
+//! ```text
+//! apart ── all parts have a channel ──▶ the secondary keeps the joint state of each part, and its volumes go on from there
+//!   ▲                                    │ all parts stream, and hosts' answers wait for the peer
+//!   │ any part wants to answer           ▼
+//!   │ without the peer                 joining: the secondary lets the joint states go, part by part
+//!   │                                    │ all parts have
+//!   └────────────────────────────────  together: what the volumes of the secondary have is a state of the group
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. A part answers hosts without its peer only while the parts are apart, and no channel runs that was begun, or was
+//!    joined, before they were.
+//! 2. The parts join only while each of them answers no more than its peer confirmed.
+//! 3. A join has an identity, and is never begun twice: if one part of the secondary has joined under it, all have.
+//!
+//! Parts run on threads of their own: this is all they share.
+
+use array::format::GroupId;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Parts of a group at most.
+pub const JOINT_PARTS_MAX: usize = 8;
+
+/// Identity of an attempt of the parts to join. All zeroes: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JoinId(pub [u8; 16]);
+
+impl JoinId {
+    pub const NONE: Self = Self([0; 16]);
+}
+
+/// The place of a part in its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JointPart {
+    /// Identity of the group; each part has one of its own, too.
+    pub whole: GroupId,
+    /// Counted from 0.
+    pub index: u8,
+    /// 2 to [`JOINT_PARTS_MAX`].
+    pub parts: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JointPhase {
+    Apart,
+    Joining,
+    Together,
+}
+
+/// What a part may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JointGate {
+    /// Nothing: another part has no channel.
+    Wait,
+    /// Everything: the parts are together.
+    Open,
+    /// Everything, once the secondary keeps its joint state.
+    Guarded(JoinId),
+}
+
+/// A part, as the others see it.
+#[derive(Clone, Debug, Default)]
+struct PartStanding {
+    /// Its pool is open here: the number of this opening; 0 if it is not.
+    opening: u64,
+    /// Its flow as primary runs: the number of that; 0 if it does not.
+    leading: u64,
+    /// Hosts may use its volumes, as far as it is concerned.
+    serves: bool,
+    /// It has a channel to its peer.
+    is_connected: bool,
+    /// The era in which its channel was let through the gate.
+    era: Option<u64>,
+    /// It streams, and answers no more than its peer confirmed.
+    is_close: bool,
+    /// Its peer has joined, as the join under way wants it.
+    has_joined: bool,
+    /// The last join of this side as a secondary.
+    joined: JoinId,
+}
+
+struct JointState {
+    phase: JointPhase,
+    /// The join under way, or the last one.
+    join: JoinId,
+    /// Counted up whenever the parts come apart.
+    era: u64,
+    /// Numbers of openings and flows, each given once.
+    numbers: u64,
+    parts: Vec<PartStanding>,
+}
+
+/// The parts of a group at one site.
+pub struct JointGroup(Mutex<JointState>);
+
+impl JointGroup {
+    /// # Panics
+    ///
+    /// With less than two parts, or too many.
+    pub fn new(parts: usize) -> Arc<Self> {
+        assert!((2..=JOINT_PARTS_MAX).contains(&parts), "a joint group has several parts");
+        let parts = vec![PartStanding::default(); parts];
+        let (phase, join) = (JointPhase::Apart, JoinId::NONE);
+        Arc::new(Self(Mutex::new(JointState { phase, join, era: 1, numbers: 0, parts })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JointState> {
+        // A thread that panicked within has left a state that is whole: each change is one assignment, or is repeated.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool of a part is open; `joined`: the last join that its record has. Returns the number of this opening.
+    pub(crate) fn enter(&self, part: usize, joined: JoinId) -> u64 {
+        let mut state = self.lock();
+        let opening = state.next_number();
+        state.parts[part] = PartStanding { opening, joined, ..PartStanding::default() };
+        opening
+    }
+
+    /// An opening of a part has ended. There may be a later one already.
+    pub(crate) fn leave(&self, part: usize, opening: u64) {
+        let mut state = self.lock();
+        if state.parts[part].opening == opening {
+            state.parts[part] = PartStanding::default();
+        }
+    }
+
+    /// All parts are open here.
+    pub fn is_complete(&self) -> bool {
+        self.lock().parts.iter().all(|part| part.opening > 0)
+    }
+
+    /// Parts whose pools are not open, counted from 0.
+    pub fn missing(&self) -> Vec<usize> {
+        let state = self.lock();
+        (0..state.parts.len()).filter(|&part| state.parts[part].opening == 0).collect()
+    }
+
+    /// A part begins to lead: it was not together with the others. Returns the number of its flow.
+    pub(crate) fn begin_leading(&self, part: usize, fresh: JoinId) -> u64 {
+        let mut state = self.lock();
+        state.part_ways(fresh);
+        let leading = state.next_number();
+        state.parts[part] = PartStanding { leading, ..state.parts[part].at_rest() };
+        leading
+    }
+
+    /// A flow of a part as primary has ended. There may be a later one already.
+    pub(crate) fn end_leading(&self, part: usize, leading: u64) {
+        let mut state = self.lock();
+        if state.parts[part].leading == leading {
+            state.parts[part] = state.parts[part].at_rest();
+        }
+    }
+
+    /// A channel of a part begins, or has ended: then nothing more of it is sent.
+    pub(crate) fn note_channel(&self, part: usize, is_connected: bool, fresh: JoinId) {
+        let mut state = self.lock();
+        let standing = &mut state.parts[part];
+        (standing.is_connected, standing.is_close, standing.era) = (is_connected, false, None);
+        if state.phase == JointPhase::Joining {
+            // Its peer may have joined or not.
+            state.part_ways(fresh);
+        }
+    }
+
+    /// Lets a channel through, once.
+    pub(crate) fn pass_gate(&self, part: usize) -> JointGate {
+        let mut state = self.lock();
+        let gate = match state.phase {
+            JointPhase::Together => JointGate::Open,
+            JointPhase::Apart if state.leading().all(|part| part.is_connected) => {
+                JointGate::Guarded(state.join)
+            }
+            JointPhase::Apart | JointPhase::Joining => JointGate::Wait,
+        };
+        if gate != JointGate::Wait {
+            state.parts[part].era = Some(state.era);
+        }
+        gate
+    }
+
+    /// True if the channel of a part has to end: it was let through before the parts came apart.
+    pub(crate) fn is_cut(&self, part: usize) -> bool {
+        let state = self.lock();
+        state.parts[part].era.is_some_and(|era| era != state.era)
+    }
+
+    /// The channel of a part is one of parts that are joining or together.
+    pub(crate) fn is_within_join(&self, part: usize) -> bool {
+        let state = self.lock();
+        state.phase != JointPhase::Apart && state.parts[part].era == Some(state.era)
+    }
+
+    /// A part wants to answer without its peer. True once nothing is sent any more that the secondary would show beside what
+    /// the others have.
+    pub(crate) fn may_part(&self, fresh: JoinId) -> bool {
+        let mut state = self.lock();
+        state.part_ways(fresh);
+        state.leading().all(|part| part.era.is_none_or(|era| era == state.era))
+    }
+
+    /// Comes apart: the passes of a part bring what the others do not have.
+    pub(crate) fn come_apart(&self, fresh: JoinId) {
+        self.lock().part_ways(fresh);
+    }
+
+    /// A part streams and answers no more than its peer confirmed, or does not.
+    pub(crate) fn note_close(&self, part: usize, is_close: bool) {
+        let mut state = self.lock();
+        state.parts[part].is_close = is_close && state.parts[part].era == Some(state.era);
+        if state.phase == JointPhase::Apart && state.leading().all(|part| part.is_close) {
+            state.phase = JointPhase::Joining;
+            state.parts.iter_mut().for_each(|part| part.has_joined = false);
+        }
+    }
+
+    /// The join that the secondary has to hear of.
+    pub(crate) fn joining(&self) -> Option<JoinId> {
+        let state = self.lock();
+        (state.phase == JointPhase::Joining).then_some(state.join)
+    }
+
+    /// The peer of a part has joined.
+    pub(crate) fn note_joined(&self, part: usize, join: JoinId) {
+        let mut state = self.lock();
+        if state.phase == JointPhase::Joining && state.join == join {
+            state.parts[part].has_joined = true;
+            if state.leading().all(|part| part.has_joined) {
+                state.phase = JointPhase::Together;
+            }
+        }
+    }
+
+    /// The parts that lead here are together.
+    pub fn is_together(&self) -> bool {
+        self.lock().phase == JointPhase::Together
+    }
+
+    /// Parts that lead here and have no channel, counted from 0: the others wait for them.
+    pub fn waited_for(&self) -> Vec<usize> {
+        let state = self.lock();
+        let waits = |part: &PartStanding| part.leading > 0 && !part.is_connected;
+        (0..state.parts.len()).filter(|&part| waits(&state.parts[part])).collect()
+    }
+
+    /// A part knows that it has every answered write, or not.
+    pub fn note_serving(&self, part: usize, serves: bool) {
+        self.lock().parts[part].serves = serves;
+    }
+
+    /// All parts that are open here lead, and may serve.
+    pub fn all_serve(&self) -> bool {
+        self.lock().parts.iter().filter(|part| part.opening > 0).all(|part| part.leading > 0 && part.serves)
+    }
+
+    /// This side has joined as a secondary, with one of its parts.
+    pub(crate) fn note_own_join(&self, part: usize, join: JoinId) {
+        self.lock().parts[part].joined = join;
+    }
+
+    /// A part of this side has joined under this identity.
+    pub(crate) fn has_joined(&self, join: JoinId) -> bool {
+        join != JoinId::NONE && self.lock().parts.iter().any(|part| part.joined == join)
+    }
+}
+
+impl PartStanding {
+    /// What is left of a part without a flow as primary.
+    fn at_rest(&self) -> Self {
+        Self { opening: self.opening, joined: self.joined, ..Self::default() }
+    }
+}
+
+impl JointState {
+    fn leading(&self) -> impl Iterator<Item = &PartStanding> {
+        self.parts.iter().filter(|part| part.leading > 0)
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A join that was begun is never begun again.
+    fn part_ways(&mut self, fresh: JoinId) {
+        if self.phase != JointPhase::Apart || self.join == JoinId::NONE {
+            (self.phase, self.join, self.era) = (JointPhase::Apart, fresh, self.era + 1);
+            self.parts.iter_mut().for_each(|part| part.is_close = false);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! A group with volumes in two pools of each site, which live through everything: lines of one part or of all that are cut,
+//! sites and single pools that crash, failovers in the middle of which the new site crashes, planned failovers that anything
+//! interrupts. Whatever a site shows as primary is a state in which each write has all that was answered before it began, in
+//! either pool; together, nothing that was answered is lost; in the end both sites are alike.
+
+use crate::{
+    joint_sites::{JointLedger, JointSite, PARTS, PartFlow, PartOrder, PartSite, WRITERS},
+    seeds::{escaped, live_all, seeds},
+    sites::{Line, Site, contents, line},
+};
+use replication::{
+    connect::SiteRole,
+    planted::ReplicationBug,
+    session::{ReplicationMode, SessionState},
+};
+use std::{cell::RefCell, rc::Rc, time::Duration};
+use world::{
+    Random, World,
+    sim::{SimLimits, Simulation},
+};
+
+const SYNC: ReplicationMode = ReplicationMode::Sync { hold: Duration::from_millis(300), is_failsafe: false };
+const EVENTS: u64 = 30;
+
+struct Scene {
+    world: World,
+    sites: [Rc<JointSite>; 2],
+    ledger: Rc<JointLedger>,
+    lines: RefCell<[Option<Rc<Line>>; PARTS]>,
+}
+
+impl Scene {
+    fn connect(&self, part: usize, random: &mut Random) {
+        self.cut(part);
+        let (line, one, other) = line(&self.world, Duration::from_micros(random.below(3_000)));
+        for (site, end) in self.sites.iter().zip([one, other]) {
+            site.parts[part].send(PartOrder::Connect(end));
+        }
+        self.lines.borrow_mut()[part] = Some(line);
+    }
+
+    fn cut(&self, part: usize) {
+        if let Some(line) = self.lines.borrow_mut()[part].take() {
+            line.cut();
+        }
+    }
+
+    fn connect_all(&self, random: &mut Random) {
+        (0..PARTS).for_each(|part| self.connect(part, random));
+    }
+
+    fn cut_all(&self) {
+        (0..PARTS).for_each(|part| self.cut(part));
+    }
+
+    async fn pause(&self, random: &mut Random, max_ms: u64) {
+        self.world.sleep(Duration::from_micros(random.below(max_ms * 1_000))).await;
+    }
+
+    /// The site at which all parts are primary by their records.
+    fn primary(&self) -> Option<usize> {
+        self.sites.iter().position(|site| site.parts.iter().all(|part| part.is_primary()))
+    }
+
+    /// True within the time. Lines that ended by themselves are connected again meanwhile.
+    async fn reached(
+        &self,
+        within: Duration,
+        random: &mut Random,
+        (reconnects, is_so): (bool, impl Fn(&Self) -> bool),
+    ) -> bool {
+        let until = self.world.now() + within;
+        let mut next = self.world.now();
+        while !is_so(self) {
+            if self.world.now() >= until {
+                return false;
+            }
+            if reconnects && self.world.now() >= next {
+                self.reconnect_ended(random);
+                next = self.world.now() + Duration::from_millis(100);
+            }
+            self.world.sleep(Duration::from_millis(1)).await;
+        }
+        true
+    }
+
+    /// A channel that came to its end is not there any more: the parts that have none get one.
+    fn reconnect_ended(&self, random: &mut Random) {
+        self.choose();
+        for part in 0..PARTS {
+            let is_up = self.lines.borrow()[part].as_ref().is_some_and(|line| line.is_whole());
+            if !is_up {
+                self.connect(part, random);
+            }
+        }
+    }
+
+    /// Where both sites have answered what the other one lacks, that of the primary counts.
+    fn choose(&self) {
+        for (site, other) in [(0, 1), (1, 0)] {
+            for part in 0..PARTS {
+                let leader = self.sites[site].parts[part].leader();
+                if leader.is_some_and(|group| group.session().state() == SessionState::AwaitingChoice) {
+                    self.cut(part);
+                    self.sites[other].parts[part].send(PartOrder::Yield);
+                }
+            }
+        }
+    }
+
+    /// The other site takes over, whatever the primary does: that is down.
+    async fn fail_over(&self, random: &mut Random) {
+        let Some(old) = self.primary() else { return };
+        let (from, to) = (&self.sites[old], &self.sites[1 - old]);
+        // One that has a history of its own would bring back writes that the ledger counts as lost.
+        let is_copy = |part: usize| {
+            let (ours, theirs) = (from.parts[part].site.kept.borrow(), to.parts[part].site.kept.borrow());
+            let point = theirs.joint.point.as_ref();
+            let shown = match point {
+                Some(point) => point.state.as_ref().map(|state| state.lineage.clone()),
+                None => theirs.lineage.clone(),
+            };
+            theirs.role == SiteRole::Secondary && shown.is_some() && shown == ours.lineage
+        };
+        if !(0..PARTS).all(is_copy) {
+            return;
+        }
+        let is_together = from.serves() && from.joint.borrow().is_together();
+        let was_alone = from.parts.iter().any(|part| part.site.kept.borrow().is_alone);
+        let (answered, knew) = (self.ledger.answered(), from.known.get() == Some(from.reign.get()));
+        from.crash(random);
+        self.pause(random, 20).await;
+        self.cut_all();
+        for round in 0.. {
+            let first = random.below(PARTS as u64) as usize;
+            to.parts[first].send(PartOrder::Promote);
+            if round == 0 && random.percent(40.0) {
+                // It dies between two parts, or within one.
+                self.pause(random, 30).await;
+                to.crash(random);
+                to.start(SYNC);
+                self.pause(random, 60).await;
+                continue;
+            }
+            self.pause(random, 10).await;
+            to.parts[1 - first].send(PartOrder::Promote);
+            if self.reached(Duration::from_secs(2), random, (false, |_: &Self| to.serves())).await {
+                break;
+            }
+            assert!(round < 20, "the other site does not take over: {:?}", to.parts[0].site.kept.borrow());
+        }
+        let knows = |_: &Self| to.known.get() == Some(to.reign.get());
+        assert!(self.reached(Duration::from_secs(2), random, (false, knows)).await, "hosts go on");
+        if is_together && !was_alone && knew {
+            let there = self.ledger.begun();
+            for (writer, &answered) in answered.iter().enumerate() {
+                assert!(there[writer] >= answered, "host {writer} was answered {answered}: {there:?}");
+            }
+        }
+        from.start(SYNC);
+    }
+
+    /// A planned change of the primary, which may not come to its end: then the rest of it is done.
+    async fn hand_over(&self, random: &mut Random) {
+        let Some(old) = self.primary().filter(|&old| self.sites[old].serves()) else { return };
+        let (from, to) = (&self.sites[old], &self.sites[1 - old]);
+        self.ledger.is_draining.set(true);
+        let idle = |scene: &Self| scene.ledger.under_way.get() == 0;
+        if self.reached(Duration::from_secs(2), random, (true, idle)).await {
+            let interrupted = random.percent(40.0);
+            for part in &from.parts {
+                part.hands_over.set(true);
+            }
+            if interrupted {
+                self.pause(random, 60).await;
+                match random.below(3) {
+                    0 => self.cut(random.below(PARTS as u64) as usize),
+                    1 => self.restart_part(old, random),
+                    _ => self.restart_part(1 - old, random),
+                }
+            }
+            self.pause(random, 400).await;
+            self.end_mixture(from, to, random).await;
+        }
+        self.ledger.is_draining.set(false);
+    }
+
+    /// Nobody serves while the parts are primary at two sites: one gets all.
+    async fn end_mixture(&self, from: &Rc<JointSite>, to: &Rc<JointSite>, random: &mut Random) {
+        let is_mixed = |_: &Self| {
+            let count = |site: &JointSite| site.parts.iter().filter(|part| part.is_primary()).count();
+            count(to) != 0 && count(to) != PARTS
+        };
+        for _ in 0..200 {
+            if !is_mixed(self) {
+                return;
+            }
+            for (old, new) in from.parts.iter().zip(&to.parts) {
+                if !new.is_primary() && old.is_primary() {
+                    old.hands_over.set(true);
+                } else if !new.is_primary() {
+                    // It was given away, and did not arrive.
+                    self.cut_all();
+                    self.pause(random, 5).await;
+                    new.send(PartOrder::Promote);
+                }
+            }
+            self.pause(random, 100).await;
+            self.reconnect_ended(random);
+            self.pause(random, 300).await;
+        }
+        panic!("the parts stay at two sites");
+    }
+
+    fn restart_part(&self, site: usize, random: &mut Random) {
+        let part = random.below(PARTS as u64) as usize;
+        self.sites[site].crash_part(part, random);
+        self.sites[site].start_part(part, SYNC);
+    }
+
+    async fn event(&self, random: &mut Random) {
+        match random.below(100) {
+            0..30 => self.connect_all(random),
+            30..40 => self.reconnect_ended(random),
+            40..50 => self.cut(random.below(PARTS as u64) as usize),
+            50..57 => self.cut_all(),
+            57..67 => self.restart_part(random.below(2) as usize, random),
+            67..75 => {
+                let site = &self.sites[random.below(2) as usize];
+                site.crash(random);
+                self.pause(random, 50).await;
+                site.start(SYNC);
+            }
+            75..88 => self.fail_over(random).await,
+            _ => self.hand_over(random).await,
+        }
+    }
+
+    async fn live(&self, mut random: Random) {
+        for _ in 0..EVENTS {
+            self.event(&mut random).await;
+            let long = if random.percent(40.0) { 900 } else { 120 };
+            self.pause(&mut random, long).await;
+        }
+        // What was left at two sites comes together.
+        if self.primary().is_none() {
+            self.end_mixture(&self.sites[0], &self.sites[1], &mut random).await;
+        }
+        let is_together = |scene: &Self| {
+            scene.primary().is_some_and(|site| {
+                let site = &scene.sites[site];
+                let is_close =
+                    |part: &PartSite| part.leader().is_some_and(|group| group.session().is_close());
+                site.serves() && site.joint.borrow().is_together() && site.parts.iter().all(is_close)
+            })
+        };
+        let together = self.reached(Duration::from_secs(60), &mut random, (true, is_together)).await;
+        assert!(together, "the parts do not come together: {}", self.text());
+        self.ledger.is_over.set(true);
+        self.world.sleep(Duration::from_millis(500)).await;
+        let together = self.reached(Duration::from_secs(60), &mut random, (true, is_together)).await;
+        assert!(together, "the parts do not stay together: {}", self.text());
+        for part in 0..PARTS {
+            let mut all = Vec::new();
+            for site in &self.sites {
+                let flow = site.parts[part].flow.borrow().clone().expect("it is up");
+                let member = match &flow {
+                    PartFlow::Primary(group) => group.member(),
+                    PartFlow::Secondary(group) => group.member(),
+                };
+                all.push(contents(member.pool()).await);
+            }
+            assert!(all[0] == all[1], "part {part} differs");
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for site in &self.sites {
+            for part in &site.parts {
+                let state = part.site.kept.borrow();
+                let session = part.leader().map(|group| format!("{:?}", group.session().state()));
+                text += &format!("\n{:?} fence {:?} {session:?} {:?}", state.role, state.fence, state.joint);
+            }
+        }
+        text
+    }
+}
+
+fn live(seed: u64) {
+    let mut simulation = Simulation::new(seed);
+    let mut site = |number, role| Site::new(&mut simulation, number, role);
+    let sites = [
+        JointSite::new([site(1, SiteRole::Primary), site(2, SiteRole::Primary)]),
+        JointSite::new([site(3, SiteRole::Secondary), site(4, SiteRole::Secondary)]),
+    ];
+    let mut random = Random::new(seed, "events");
+    let ran = simulation.run(SimLimits::generous(), |world| async move {
+        let ledger = JointLedger::new();
+        for site in &sites {
+            site.make().await;
+            site.start(SYNC);
+        }
+        let place = || (world.clone(), sites.clone());
+        drop(world.spawn("what hosts know", Rc::clone(&ledger).keep(place())));
+        for writer in 0..WRITERS {
+            let own = world.random(&format!("host {writer}"));
+            drop(world.spawn("a host", Rc::clone(&ledger).write(place(), writer, own)));
+        }
+        let lines = RefCell::default();
+        let scene = Scene { world: world.clone(), sites: sites.clone(), ledger, lines };
+        scene.connect_all(&mut random);
+        scene.live(random).await;
+    });
+    ran.completed();
+}
+
+#[test]
+fn a_group_over_two_pools_is_shown_in_one_state_whatever_fails() {
+    live_all(seeds(16, 2_000), live);
+}
+
+#[test]
+fn mistakes_of_parts_that_join_are_noticed() {
+    for (bug, seed) in ReplicationBug::OF_JOINT_GROUPS {
+        assert_eq!(escaped([bug], seed..seed + 1, live), []);
+    }
+}
