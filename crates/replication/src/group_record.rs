@@ -256,10 +256,8 @@ impl GroupRecord {
             (state.suspension.is_none() || state.role == SiteRole::Primary, "a secondary that is suspended"),
             (state.merge.contradiction().is_none(), "the rule for merges"),
             (settings.joint.is_some() || state.joint == JointProgress::default(), "a part of no group"),
-            (
-                state.role == SiteRole::Secondary || state.joint.point.is_none(),
-                "a primary with a joint state",
-            ),
+            (state.role == SiteRole::Secondary || !state.joint.is_apart(), "a primary with a joint state"),
+            (state.joint.cutting.is_none() || state.joint.point.is_none(), "the cut of a joint state"),
             (state.joint.point.as_ref().is_none_or(is_joint_point), "the joint state"),
         ];
         let broken = rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what));
@@ -268,32 +266,39 @@ impl GroupRecord {
 }
 
 fn is_joint_point(point: &JointPoint) -> bool {
-    point.join != JoinId::NONE && point.state.as_ref().is_none_or(|state| state.lineage.parts() == 1)
+    let is_whole = |state: &JointPointState| state.lineage.parts() == 1 && state.has <= state.cut;
+    point.join != JoinId::NONE && point.state.as_ref().is_none_or(is_whole)
 }
 
 fn write_progress(writer: &mut BodyWriter, progress: &JointProgress) {
-    writer.bytes(&progress.joined.0).u8(progress.point.is_some().into());
+    writer.bytes(&progress.joined.0).u8(progress.cutting.is_some().into());
+    if let Some(has) = progress.cutting {
+        writer.u64(has.0);
+    }
+    writer.u8(progress.point.is_some().into());
     let Some(point) = &progress.point else { return };
     writer.bytes(&point.join.0).u8(point.state.is_some().into());
     if let Some(state) = &point.state {
-        writer.u64(state.has.0).u64(state.complete_until.0).lineage(Some(&state.lineage));
+        writer.u64(state.has.0).u64(state.cut.0).u64(state.complete_until.0).lineage(Some(&state.lineage));
     }
 }
 
 fn read_progress(reader: &mut BodyReader<'_>) -> Result<JointProgress, FrameError> {
     let joined = JoinId(reader.array()?);
+    let cutting = if reader.flag()? { Some(Stamp(reader.u64()?)) } else { None };
     if !reader.flag()? {
-        return Ok(JointProgress { joined, point: None });
+        return Ok(JointProgress { joined, cutting, point: None });
     }
     let join = JoinId(reader.array()?);
     let mut point = JointPoint { join, state: None };
     if reader.flag()? {
-        let (has, complete_until) = (Stamp(reader.u64()?), WallNanoseconds(reader.u64()?));
+        let (has, cut) = (Stamp(reader.u64()?), Stamp(reader.u64()?));
+        let complete_until = WallNanoseconds(reader.u64()?);
         let lineage = reader.lineage()?;
         let lineage = lineage.ok_or_else(|| reader.fault(FrameFault::Value("the joint state")))?;
-        point.state = Some(JointPointState { has, complete_until, lineage });
+        point.state = Some(JointPointState { has, cut, complete_until, lineage });
     }
-    Ok(JointProgress { joined, point: Some(point) })
+    Ok(JointProgress { joined, cutting, point: Some(point) })
 }
 
 fn read_auto(reader: &mut BodyReader<'_>) -> Result<AutoFailover, FrameError> {

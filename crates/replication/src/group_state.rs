@@ -42,6 +42,8 @@ pub struct JointPoint {
 pub struct JointPointState {
     /// Everything up to there, all of each command.
     pub has: Stamp,
+    /// Stamp of the cut that shows it, which may be behind: no command has it.
+    pub cut: Stamp,
     /// Everything that hosts were answered until then is in it, by the clock of the primary; 0 if nothing is known.
     pub complete_until: WallNanoseconds,
     pub lineage: Lineage,
@@ -52,7 +54,16 @@ pub struct JointPointState {
 pub struct JointProgress {
     /// The last join. It stays when this side is promoted: other parts learn from it that they joined, too.
     pub joined: JoinId,
+    /// The volumes have everything up to there while the cut of a joint state is taken, which may take a stamp.
+    pub cutting: Option<Stamp>,
     pub point: Option<JointPoint>,
+}
+
+impl JointProgress {
+    /// Its volumes may have what does not fit to the other parts.
+    pub fn is_apart(&self) -> bool {
+        self.cutting.is_some() || self.point.is_some()
+    }
 }
 
 /// The state of a group at a site, beside the content of its volumes.

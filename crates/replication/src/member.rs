@@ -239,10 +239,24 @@ impl GroupMember {
             return Ok(pass.since.stamps()[0]);
         }
         let Some(lineage) = &state.lineage else { return Ok(Stamp(0)) };
-        let stamps = self.volumes.iter().map(|&volume| self.pool.last_stamp(VolumeKey::Id(volume)));
-        let last = stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default();
+        if let Some(has) = state.joint.cutting {
+            return Ok(has);
+        }
+        let last = self.last_stamp()?;
+        if let Some(joint) = state.joint.point.as_ref().and_then(|point| point.state.as_ref())
+            && joint.cut == last
+        {
+            // Nothing came behind the cut, which no command made.
+            return Ok(joint.has);
+        }
         let span = lineage.current().spans[0];
         Ok(if last < span.start { span.fork } else { last })
+    }
+
+    /// The highest stamp of the volumes, of a command or of a cut.
+    pub(crate) fn last_stamp(&self) -> Result<Stamp> {
+        let stamps = self.volumes.iter().map(|&volume| self.pool.last_stamp(VolumeKey::Id(volume)));
+        Ok(stamps.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or_default())
     }
 
     /// The volumes that keep what this side once gave up of the group's, until they are deleted.

@@ -2,7 +2,7 @@
 //!
 //! A group that has moved is not primary there any more, so the same command goes on after a kill, and does the rest.
 
-use super::{GROUPS_PATH, arguments::FailoverArguments, failover_body, look, status};
+use super::{GROUPS_PATH, arguments::FailoverArguments, failover_body, look, status, whole_groups};
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
 use control::{
     dr::group_view::DrRole,
@@ -48,7 +48,7 @@ fn groups_of<'r>(
     from: &str,
 ) -> Result<Vec<(&'r DrGroupRow, String)>, Refusal> {
     if from == sites.name {
-        let own = rows.iter().filter(|row| row.role == DrRole::Primary);
+        let own = whole_groups(rows).filter(|row| row.role == DrRole::Primary);
         return Ok(own.map(|row| (row, row.peer.clone())).collect());
     }
     if !sites.peers.iter().any(|peer| peer.name == from) {
@@ -56,7 +56,7 @@ fn groups_of<'r>(
         let next = format!("say {}, or a paired site: {}", sites.name, known.join(", "));
         return Err(Refusal::new(format!("there is no site {from:?}"), next));
     }
-    let theirs = rows.iter().filter(|row| row.role == DrRole::Secondary && row.peer == from);
+    let theirs = whole_groups(rows).filter(|row| row.role == DrRole::Secondary && row.peer == from);
     Ok(theirs.map(|row| (row, sites.name.clone())).collect())
 }
 

@@ -22,7 +22,7 @@ use control::{
 };
 use report::Refusal;
 use serde::Serialize;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use world::{
     World,
     real::{self, RealOptions, host_files},
@@ -153,11 +153,13 @@ async fn run(
             for volume in volumes {
                 ids.push(volume_of(server, volume).await?.id);
             }
+            let (pool, pools) = pools_of(pool)?;
             let body = NewDrGroupBody {
                 name: group.clone(),
                 volumes: ids,
                 peer: to.clone(),
-                pool: pool.clone(),
+                pool,
+                pools,
                 mode,
                 witness: witness.clone(),
             };
@@ -229,6 +231,31 @@ async fn look(server: &ServerConnection, group: Option<&str>) -> Result<(DrSites
         }
     }
     Ok((sites, groups))
+}
+
+/// The pools there: one for all volumes, or one for each pool here.
+fn pools_of(said: &[String]) -> Result<(Option<String>, BTreeMap<String, String>), Refusal> {
+    if let [one] = said
+        && !one.contains('=')
+    {
+        return Ok((Some(one.clone()), BTreeMap::new()));
+    }
+    let pair = |text: &String| match text.split_once('=') {
+        Some((here, there)) if !here.is_empty() && !there.is_empty() => {
+            Ok((here.to_owned(), there.to_owned()))
+        }
+        _ => Err(Refusal::new(format!("{text:?} is no pair of pools"), "say HERE=THERE, such as dbs=mail2")),
+    };
+    Ok((None, said.iter().map(pair).collect::<Result<_, _>>()?))
+}
+
+/// Rows of groups, each whole group once: what is asked of one part is done with all.
+fn whole_groups(rows: &[DrGroupRow]) -> impl Iterator<Item = &DrGroupRow> {
+    let whole = |row: &DrGroupRow| row.part.as_ref().map(|part| part.whole.clone());
+    let is_first = move |at: usize| {
+        whole(&rows[at]).is_none_or(|one| !rows[..at].iter().any(|row| whole(row).as_ref() == Some(&one)))
+    };
+    rows.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, row)| row)
 }
 
 fn mode_of(

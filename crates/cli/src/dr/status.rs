@@ -185,8 +185,9 @@ fn group_lines(row: &DrGroupRow) -> Vec<String> {
     };
     let mut lines = vec![
         format!(
-            "{}: {role} here, {}, with {}; {mode}; {}/{}",
+            "{}{}: {role} here, {}, with {}; {mode}; {}/{}",
             row.name,
+            row.part.as_ref().map_or_else(String::new, |part| format!(" ({} of {})", part.part, part.parts)),
             row.state,
             row.peer,
             row.pool,

@@ -1,6 +1,6 @@
 //! `spindle dr suspend` and `spindle dr resume`: one group or all that are primary here, one after the other.
 
-use super::{GROUPS_PATH, find, status};
+use super::{GROUPS_PATH, find, status, whole_groups};
 use crate::{
     console::Console, exit_status::ExitStatus, quantity::parse_size, server::connection::ServerConnection,
 };
@@ -86,7 +86,8 @@ async fn for_each(
         return status::show_change(&change(&row).await?, console);
     }
     let list: DrGroupList = server.get(GROUPS_PATH).await?;
-    let primaries: Vec<&DrGroupRow> = list.groups.iter().filter(|row| row.role == DrRole::Primary).collect();
+    let wholes = whole_groups(&list.groups);
+    let primaries: Vec<&DrGroupRow> = wholes.filter(|row| row.role == DrRole::Primary).collect();
     if primaries.is_empty() {
         return Err(Refusal::new("no DR group is primary here", "say it at the other site"));
     }

@@ -1,8 +1,8 @@
 //! `spindle dr verify`: both sites of a group compared as of one cut, by the server that is primary.
 
-use super::{GROUPS_PATH, find};
+use super::{GROUPS_PATH, look};
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
-use control::web::client::{DrVerificationRow, DrVerifyOutcome, Method};
+use control::web::client::{DrGroupRow, DrVerificationRow, DrVerifyOutcome, Method};
 use report::{Refusal, duration::show_estimate};
 use std::time::Duration;
 use world::{ByteCount, World, real::signals::interrupted, with_deadline};
@@ -16,7 +16,23 @@ pub async fn verify(
     group: &str,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
-    let group = find(server, group).await?;
+    // Parts of a group with volumes in several pools are compared one after the other.
+    let (_, list) = look(server, Some(group)).await?;
+    let mut status = ExitStatus::Pass;
+    for row in &list.groups {
+        let ended = verify_part((world, server), row, console).await?;
+        if ended != ExitStatus::Pass {
+            status = ended;
+        }
+    }
+    console.finish(status)
+}
+
+async fn verify_part(
+    (world, server): (&World, &ServerConnection),
+    group: &DrGroupRow,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
     let path = format!("{GROUPS_PATH}/{}/verifications", group.group);
     let begun: DrVerificationRow = server.change(Method::POST, &path, None::<&()>).await?.parsed()?;
     let compared = async {

@@ -88,6 +88,7 @@ mod two_sites_file;
 mod two_sites_hosts;
 mod two_sites_linux;
 mod two_sites_periodic;
+mod two_sites_pools;
 mod two_sites_replica;
 mod two_sites_rows;
 mod two_sites_suspended;

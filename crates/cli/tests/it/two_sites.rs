@@ -70,6 +70,12 @@ impl Site {
         json_of(&said.stdout)["groups"][0].clone()
     }
 
+    /// The rows of all groups.
+    pub fn rows(&self) -> Vec<serde_json::Value> {
+        let said = self.bench.run(&["dr", "status", "--state", "state", "--json"]);
+        json_of(&said.stdout)["groups"].as_array().unwrap().clone()
+    }
+
     pub fn is(&self, role: &str, state: &str) -> bool {
         let row = self.row();
         row["role"] == role && row["state"] == state
@@ -91,7 +97,11 @@ impl Site {
     }
 
     pub fn uri(&self) -> String {
-        format!("nbd+unix:///disk?socket={}", self.bench.path("socket").display())
+        self.uri_of("disk")
+    }
+
+    fn uri_of(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.bench.path("socket").display())
     }
 
     pub fn log(&self) -> String {
@@ -142,7 +152,12 @@ impl Site {
     }
 
     pub fn io(&self, commands: &[&str]) {
-        let uri = self.uri();
+        self.io_of("disk", commands);
+    }
+
+    /// Commands of a host of another export.
+    pub fn io_of(&self, export: &str, commands: &[&str]) {
+        let uri = self.uri_of(export);
         let commands = commands.iter().flat_map(|command| ["-c", command]);
         let arguments: Vec<&str> =
             ["-f", "raw", "-t", "none"].into_iter().chain(commands).chain([&*uri]).collect();
@@ -186,13 +201,22 @@ pub fn paired_with(tables: &str) -> (Site, Site) {
     join(tables, |port| port)
 }
 
+/// The same; each site's file has tables of its own.
+pub fn paired_with_both(tables: (&str, &str)) -> (Site, Site) {
+    join_both(tables, |port| port)
+}
+
 fn paired_over(line: impl FnOnce(u16) -> u16) -> (Site, Site) {
     join(&format!("{VOLUME}{EXPORT}"), line)
 }
 
 fn join(tables: &str, line: impl FnOnce(u16) -> u16) -> (Site, Site) {
-    let boston = Site::begin("boston", tables);
-    let denver = Site::begin("denver", "");
+    join_both((tables, ""), line)
+}
+
+fn join_both((ours, theirs): (&str, &str), line: impl FnOnce(u16) -> u16) -> (Site, Site) {
+    let boston = Site::begin("boston", ours);
+    let denver = Site::begin("denver", theirs);
     let token = boston.bench.run(&["dr", "token", "--state", "state"]);
     denver.bench.make_file("token", token.stdout.as_bytes());
     denver.verb(&format!("dr pair boston 127.0.0.1:{} --pairing-token token", line(boston.port)));

@@ -10,6 +10,7 @@ use super::{
 use array::format::{GroupId, SiteId};
 use replication::{
     group_record::GroupSettings,
+    joint_group::{JointGroup, JointPart},
     witness::{
         client::{WITNESS_PORT, WitnessClient, WitnessReply, WitnessSilence, WitnessStore},
         group::WitnessRequest,
@@ -20,8 +21,9 @@ use replication::{
 };
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     rc::Rc,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use world::{Address, LocalFuture, Network, World};
 
@@ -47,6 +49,8 @@ struct DrAccessState {
     services: KeptServices,
     clients: ClientMemory,
     merge_turns: MergeTurns,
+    /// Groups with volumes in several pools.
+    joints: Mutex<BTreeMap<GroupId, Arc<JointGroup>>>,
 }
 
 impl DrAccess {
@@ -63,6 +67,13 @@ impl DrAccess {
     /// The clients of groups at their other sites.
     pub(crate) fn clients(&self) -> &ClientMemory {
         &self.0.clients
+    }
+
+    /// The group that a part is of.
+    pub(super) fn joint(&self, part: &JointPart) -> Arc<JointGroup> {
+        let mut joints = self.0.joints.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || JointGroup::new(part.parts.into());
+        Arc::clone(joints.entry(part.whole).or_insert_with(new))
     }
 
     /// The turns of the groups that merge.

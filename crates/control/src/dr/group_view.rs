@@ -2,7 +2,7 @@
 
 use super::{group_clients::GroupClients, group_report::DrGroupReport, group_services::GroupServices};
 use array::format::{GroupId, SiteId, VolumeId};
-use replication::session::ReplicationMode;
+use replication::{joint_group::JointPart, session::ReplicationMode};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -16,6 +16,18 @@ pub enum DrRole {
     Secondary,
 }
 
+/// A part of a group with volumes in several pools, as it stands to the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrJointView {
+    pub part: JointPart,
+    /// Of a primary: the other site shows what it has of all parts. Of a secondary: the volumes fit to the other parts.
+    pub is_together: bool,
+    /// Parts whose pools are not open at this site, counted from 1.
+    pub missing: Vec<usize>,
+    /// Parts without a connection, counted from 1: the others send nothing without them.
+    pub waited_for: Vec<usize>,
+}
+
 /// A group in a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrGroupView {
@@ -24,6 +36,8 @@ pub struct DrGroupView {
     pub peer: SiteId,
     pub mode: ReplicationMode,
     pub volumes: Vec<VolumeId>,
+    /// Its place in a group with volumes in several pools.
+    pub joint: Option<DrJointView>,
     pub role: DrRole,
     /// The state towards the peer, as `docs/replication.md` names it.
     pub state: &'static str,

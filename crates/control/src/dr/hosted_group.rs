@@ -9,7 +9,7 @@
 use super::{
     group_orders::{GroupHosts, GroupOrder},
     group_report::{DrGroupReport, GroupReporter},
-    group_view::{DrGroupView, DrRole, GroupHostsView, WitnessStanding},
+    group_view::{DrGroupView, DrJointView, DrRole, GroupHostsView, WitnessStanding},
     suspension::StopNotes,
     takeover::Promoted,
     thread_channel::ThreadChannel,
@@ -25,8 +25,9 @@ use replication::{
     channel::FrameChannel,
     connect::SiteRole,
     group_record::GroupSettings,
+    joint_group::JointPart,
     member::GroupMember,
-    primary::{PrimaryEnd, PrimaryGroup},
+    primary::{HandOverError, PrimaryEnd, PrimaryGroup},
     secondary::{SecondaryEnd, SecondaryGroup, is_out_of_room},
     session::{AnswerRule, SessionState, SuspensionReason},
 };
@@ -193,12 +194,14 @@ impl HostedGroup {
     pub fn serves(&self) -> bool {
         let running = self.running.borrow();
         self.is_released.get()
-            || !self.is_closing.get() && matches!(&*running, Some(Running::Primary(group)) if group.serves())
+            || !self.is_closing.get()
+                && self.member.joint().is_none_or(|(joint, _)| joint.all_serve())
+                && matches!(&*running, Some(Running::Primary(group)) if group.serves())
     }
 
     pub fn view(&self) -> DrGroupView {
         let state = self.member.state();
-        let GroupSettings { name, mode, peer, volumes, .. } = self.settings.clone();
+        let GroupSettings { name, mode, peer, volumes, joint, .. } = self.settings.clone();
         let line = self.line.borrow();
         let mut view = DrGroupView {
             group: self.member.group(),
@@ -206,6 +209,7 @@ impl HostedGroup {
             peer,
             mode,
             volumes,
+            joint: joint.map(|part| self.joint_view(part)),
             role: match state.role {
                 SiteRole::Primary => DrRole::Primary,
                 SiteRole::Secondary => DrRole::Secondary,
@@ -261,6 +265,21 @@ impl HostedGroup {
         view.report = self.reporter.report((&view, self.member.meter()), kept_log_bytes, times);
         self.add_suspension(&mut view);
         view
+    }
+
+    /// The part, as it stands to the others.
+    fn joint_view(&self, part: JointPart) -> DrJointView {
+        let joint = self.member.joint().map(|(joint, _)| joint);
+        let numbers = |parts: Vec<usize>| parts.into_iter().map(|part| part + 1).collect();
+        DrJointView {
+            part,
+            is_together: match self.leader() {
+                Some(_) => joint.is_some_and(|joint| joint.is_together()),
+                None => self.member.state().joint.point.is_none(),
+            },
+            missing: joint.map(|joint| numbers(joint.missing())).unwrap_or_default(),
+            waited_for: joint.map(|joint| numbers(joint.waited_for())).unwrap_or_default(),
+        }
     }
 
     /// The time of a moment that is still to come.
@@ -561,6 +580,10 @@ impl HostedGroup {
     /// Takes the hosts away, and has the connection give the right to the peer; its end is the answer.
     async fn begin_hand_over(&self, group: &PrimaryGroup, answer: oneshot::Sender<Result<(), Refusal>>) {
         *self.handing.borrow_mut() = Some(answer);
+        if !group.is_together() {
+            // Its hosts stay meanwhile.
+            return self.refuse_hand_over(&HandOverError::NotTogether.to_string());
+        }
         // Hosts of a periodic group write until it is close.
         let _streams = match group.catch_up(CAUGHT_UP_WITHIN).await {
             Ok(streams) => streams,

@@ -438,7 +438,7 @@ async fn hand_over(link: &Link, peer: SiteId, group: &str) -> Result<(), Refusal
 async fn take_offer(link: &Link, peer: SiteId, offer: GroupOffer) -> Result<(), Refusal> {
     let group = group_of(&offer.group)?;
     let mode = offer.mode.checked()?;
-    let auto = offer.auto();
+    let (auto, joint) = (offer.auto(), offer.part()?);
     let volumes: Vec<GroupVolume> = offer.volumes()?;
     let site = link.site.look();
     let pool = site.pools.get(&offer.pool);
@@ -450,7 +450,7 @@ async fn take_offer(link: &Link, peer: SiteId, offer: GroupOffer) -> Result<(), 
         )
     })?;
     let ids = volumes.iter().map(|volume| volume.volume).collect();
-    let settings = GroupSettings { name: offer.name, mode, peer, volumes: ids, auto };
+    let settings = GroupSettings { name: offer.name, mode, peer, volumes: ids, auto, joint };
     let made = begin_change(pool, "make DR replica", move |dr| {
         Box::pin(async move { dr.create_secondary(group, settings, &volumes).await })
     });

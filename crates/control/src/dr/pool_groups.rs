@@ -167,6 +167,9 @@ impl PoolDrGroups {
         let keeper = self.access.keeper(&self.world, group, &settings)?;
         let member = GroupMember::new(&self.pool, (group, volumes), (state, records as Rc<dyn GroupRecords>));
         keeper.into_iter().for_each(|keeper| member.use_witness(keeper));
+        if let Some(part) = &settings.joint {
+            member.use_joint(self.access.joint(part), part.index.into());
+        }
         if let ReplicationMode::Periodic { kept, .. } = settings.mode {
             member.keep_points(kept);
         }

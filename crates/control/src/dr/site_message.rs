@@ -6,6 +6,7 @@ use array::format::{GroupId, VolumeId};
 use replication::{
     frame::{SITE_MESSAGE_BYTES_MAX, SiteMessageFrame},
     group_record::{AutoFailover, GROUP_VOLUMES_MAX, WITNESS_ADDRESSES_MAX},
+    joint_group::JointPart,
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,18 @@ pub struct GroupOffer {
     /// Addresses of the witness of a group that fails over without a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub witness: Vec<String>,
+    /// Its place in a group with volumes in several pools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joint: Option<OfferedPart>,
+}
+
+/// A part of a group with volumes in several pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferedPart {
+    pub whole: String,
+    pub index: u8,
+    pub parts: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,12 +193,34 @@ impl GroupOffer {
         };
         let volumes = volumes.iter().map(offered).collect();
         let (name, pool) = (name.to_owned(), pool.to_owned());
-        Self { group: group.to_string(), name, mode, pool, volumes, witness: Vec::new() }
+        Self { group: group.to_string(), name, mode, pool, volumes, witness: Vec::new(), joint: None }
     }
 
     /// The same, of a group that fails over without a person.
     pub(crate) fn with_witness(self, auto: Option<&AutoFailover>) -> Self {
         Self { witness: auto.map(|auto| auto.witness.clone()).unwrap_or_default(), ..self }
+    }
+
+    /// The same, of a part of a group with volumes in several pools.
+    pub(crate) fn with_joint(self, part: Option<JointPart>) -> Self {
+        let joint = part.map(|JointPart { whole, index, parts }| OfferedPart {
+            whole: whole.to_string(),
+            index,
+            parts,
+        });
+        Self { joint, ..self }
+    }
+
+    /// Its place in a group with volumes in several pools.
+    ///
+    /// # Errors
+    ///
+    /// Its group has no UUID.
+    pub(super) fn part(&self) -> Result<Option<JointPart>, Refusal> {
+        let part = |OfferedPart { whole, index, parts }: &OfferedPart| {
+            Ok(JointPart { whole: group_of(whole)?, index: *index, parts: *parts })
+        };
+        self.joint.as_ref().map(part).transpose()
     }
 
     /// Its witness, if it has one.

@@ -213,8 +213,16 @@ impl HostedGroup {
 
     async fn become_primary(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
         let (epoch, fence) = self.next_epoch();
-        let promoted = group.promote(epoch, fence).await;
-        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+        if self.settings.joint.is_none() {
+            let promoted = group.promote(epoch, fence).await;
+            return promoted.map(drop).map_err(|error| self.promotion_refusal(error));
+        }
+        let promoted = group.promote_part(epoch, fence).await;
+        promoted.map(drop).map_err(|error| match error {
+            GoingBackError::Promotion(error) => self.promotion_refusal(error),
+            GoingBackError::Pool(error) => self.refusal(&error),
+            GoingBackError::Empty | GoingBackError::GivenUp => self.promotion_refusal(PromotionError::Empty),
+        })
     }
 
     async fn become_primary_as_of(&self, group: &SecondaryGroup, state: &KeptState) -> Result<(), Refusal> {
@@ -251,6 +259,10 @@ impl HostedGroup {
     fn promotion_refusal(&self, error: PromotionError) -> Refusal {
         match error {
             PromotionError::Pool(error) => self.refusal(&error),
+            PromotionError::PartMissing => Refusal::new(
+                format!("{}: {}", self.settings.name, PromotionError::PartMissing),
+                "see 'spindle dr status'; parts are promoted together, as they fit",
+            ),
             error => {
                 let next = "wait until the first copy is complete";
                 Refusal::new(format!("{}: {error}", self.settings.name), next)

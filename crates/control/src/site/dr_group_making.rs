@@ -18,6 +18,7 @@ use crate::{
 use array::format::{GroupId, SiteId, VolumeId};
 use replication::{
     group_record::{AutoFailover, GroupSettings},
+    joint_group::JointPart,
     witness::client::WITNESS_PORT,
 };
 use report::Refusal;
@@ -28,7 +29,7 @@ use world::{Address, with_deadline};
 /// Time for the making of a group: the other site has 20 s for its part.
 const MADE_WITHIN: Duration = Duration::from_secs(60);
 
-/// A DR group to be made, of which this site is primary.
+/// A DR group to be made, or a part of one, of which this site is primary.
 pub(crate) struct NewDrGroup {
     pub name: String,
     /// Its volumes, which lie in one pool.
@@ -38,6 +39,8 @@ pub(crate) struct NewDrGroup {
     pub pool_there: String,
     pub mode: DrMode,
     pub auto: Option<AutoFailover>,
+    /// Its place in a group with volumes in several pools.
+    pub joint: Option<JointPart>,
 }
 
 /// The reason for which a group was not made.
@@ -65,7 +68,17 @@ pub(crate) async fn make_dr_group(
     group: GroupId,
     new: NewDrGroup,
 ) -> Result<(), DrGroupRefusal> {
-    let NewDrGroup { name, volumes, peer, pool_there, mode, auto } = new;
+    let settings = offer_dr_group((link, pool), group, new).await?;
+    create_dr_group(pool, group, settings).await
+}
+
+/// Has the other site make replicas for a group. Repeated with its UUID, it finds them.
+pub(crate) async fn offer_dr_group(
+    (link, pool): (&LinkHandle, &PoolHandle),
+    group: GroupId,
+    new: NewDrGroup,
+) -> Result<GroupSettings, DrGroupRefusal> {
+    let NewDrGroup { name, volumes, peer, pool_there, mode, auto, joint } = new;
     let checked = mode.checked()?;
     check_witness(&link.look(), peer, auto.as_ref())?;
     let (own_name, own_ids) = (name.clone(), volumes.clone());
@@ -77,8 +90,8 @@ pub(crate) async fn make_dr_group(
     })?;
     let (found, services) = found.await??;
     let offer = GroupOffer::new(group, (&name, mode), &pool_there, &found);
-    let offer = offer.with_witness(auto.as_ref());
-    let settings = GroupSettings { name, mode: checked, peer, volumes, auto };
+    let offer = offer.with_witness(auto.as_ref()).with_joint(joint);
+    let settings = GroupSettings { name, mode: checked, peer, volumes, auto, joint };
     let of_group = settings.clone();
     // Before the other site makes anything.
     let witness_answers = begin_change(pool, "check witness", move |dr| {
@@ -86,6 +99,15 @@ pub(crate) async fn make_dr_group(
     })?;
     witness_answers.await??;
     link.offer(peer, offer, services).await?;
+    Ok(settings)
+}
+
+/// Makes a group whose replicas are there: hosts write to it from now on.
+pub(crate) async fn create_dr_group(
+    pool: &PoolHandle,
+    group: GroupId,
+    settings: GroupSettings,
+) -> Result<(), DrGroupRefusal> {
     let made = begin_change(pool, "make DR group", move |dr| {
         Box::pin(async move { dr.create_primary(group, settings).await })
     })?;
@@ -190,6 +212,7 @@ impl SiteServer {
             mode,
             auto: (!group.row.witness.is_empty())
                 .then(|| AutoFailover { witness: group.row.witness.clone() }),
+            joint: None,
         };
         let handle = self.pool_handles().into_iter().find(|known| known.name == pool);
         let handle = handle.ok_or_else(|| Refusal::new(format!("pool {pool} is not open"), ""))?;

@@ -68,6 +68,10 @@ impl KnownDrGroups {
                 self.damaged.insert(pool.to_owned());
                 continue;
             };
+            // The file cannot name groups with volumes in several pools yet.
+            if settings.joint.is_some() {
+                continue;
+            }
             self.groups.push(KnownDrGroup {
                 name: settings.name,
                 pool: pool.to_owned(),
@@ -106,7 +110,9 @@ impl PeerNames {
 
 fn groups_of(pool: &str, view: &PoolView, names: &PeerNames) -> Vec<KnownDrGroup> {
     let known: BTreeMap<_, _> = view.volumes.iter().map(|volume| (volume.volume, &volume.name)).collect();
-    let groups = view.dr.groups.iter().map(|group| KnownDrGroup {
+    // The file cannot name groups with volumes in several pools yet.
+    let of_one_pool = view.dr.groups.iter().filter(|group| group.joint.is_none());
+    let groups = of_one_pool.map(|group| KnownDrGroup {
         name: group.name.clone(),
         pool: pool.to_owned(),
         peer: names.of_site(group.peer),

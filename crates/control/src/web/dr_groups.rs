@@ -6,6 +6,7 @@ use super::{
     changing::ChangeIdentity,
     dr_kept_states::kept_state,
     dr_loss::check_loss,
+    dr_parts::{check_whole, make_parts, move_parts, parts_of},
     dr_rehearsals,
     dr_rows::{DrGroupList, DrGroupRow, rows},
     dr_sites::{link_of, site_of},
@@ -32,11 +33,14 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use replication::group_record::{AutoFailover, GROUP_VOLUMES_MAX};
+use replication::{
+    group_record::{AutoFailover, GROUP_VOLUMES_MAX},
+    joint_group::JOINT_PARTS_MAX,
+};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
-use std::{rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use utoipa::ToSchema;
 use world::LocalFuture;
 
@@ -52,14 +56,18 @@ pub struct NewDrGroupBody {
     /// Unique among the DR groups of both sites.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// UUIDs of its volumes, which lie in one pool.
-    #[schema(min_items = 1, max_items = 124)]
+    /// UUIDs of its volumes. If they lie in several pools, the group is in sync and has no witness.
+    #[schema(min_items = 1, max_items = 992)]
     pub volumes: Vec<String>,
     /// Name of the other site.
     pub peer: String,
     /// Name of the pool there; that of the pool here if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// Of a group with volumes in several pools: names of pools there, by the names of the pools here. One that is left out has
+    /// the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pools: BTreeMap<String, String>,
     pub mode: DrMode,
     /// Addresses of a witness, HOST or HOST:PORT, or of members of an etcd cluster, etcd://HOST:PORT, which are tried in this
     /// order: the other site takes over without a person when this one is lost. In sync alone, without failsafe.
@@ -170,7 +178,7 @@ pub(super) async fn create(
     Json(body): Json<NewDrGroupBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Admin)?;
-    let NewDrGroupBody { name, volumes, peer, pool: pool_there, mode, witness } = body;
+    let NewDrGroupBody { name, volumes, peer, pool: pool_there, pools, mode, witness } = body;
     let group = GroupId(identity.uuid);
     if identity.may_be_done
         && let Ok(row) = row(&api, &caller, &group.to_string())
@@ -184,20 +192,36 @@ pub(super) async fn create(
     mode.checked()?;
     let link = link_of(&api)?.clone();
     let site = site_of(&link.look(), &peer)?;
-    let (pool, ids) = volumes_of(&api, &caller, &volumes)?;
+    let places = volumes_of(&api, &caller, &volumes)?;
+    check_name(&api, &name, group)?;
+    let known: Vec<&str> = places.iter().map(|(pool, _)| pool.name.as_str()).collect();
+    check_pools((&pool_there, &pools), (&known, &mode, &witness))?;
     if !witness.is_empty() {
         let remedy = "say HOST or HOST:PORT, or etcd://HOST:PORT";
         WitnessKind::parse(&witness).map_err(|problem| ApiProblem::bad_request(problem, remedy))?;
     }
-    let new = NewDrGroup {
-        name,
-        volumes: ids,
-        peer: site,
-        pool_there: pool_there.unwrap_or_else(|| pool.name.clone()),
-        mode,
-        auto: (!witness.is_empty()).then_some(AutoFailover { witness }),
+    let new = places.into_iter().map(|(pool, volumes)| {
+        let named = pools.get(&pool.name).cloned().or_else(|| pool_there.clone());
+        let part = NewDrGroup {
+            name: name.clone(),
+            volumes,
+            peer: site,
+            pool_there: named.unwrap_or_else(|| pool.name.clone()),
+            mode: mode.clone(),
+            auto: (!witness.is_empty()).then(|| AutoFailover { witness: witness.clone() }),
+            joint: None,
+        };
+        (pool, part)
+    });
+    let mut new: Vec<(PoolHandle, NewDrGroup)> = new.collect();
+    let made = match new.len() {
+        1 => {
+            let (pool, new) = new.remove(0);
+            make_dr_group((&link, &pool), group, new).await.map(|()| group)
+        }
+        _ => make_parts(&link, group, new).await,
     };
-    make_dr_group((&link, &pool), group, new).await.map_err(|refusal| match refusal {
+    let group = made.map_err(|refusal| match refusal {
         DrGroupRefusal::Refused(refusal) => ApiProblem::from(refusal),
         DrGroupRefusal::Pool(refusal) => ApiProblem::from(refusal),
     })?;
@@ -206,41 +230,79 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(row)).into_response())
 }
 
-/// The volumes of a new group, and the pool that has all of them.
+/// The volumes of a new group, by their pools, in the order in which these were named.
 fn volumes_of(
     api: &ApiState,
     caller: &Caller,
     volumes: &[String],
-) -> Result<(PoolHandle, Vec<VolumeId>), ApiProblem> {
-    let (mut pool, mut ids) = (None::<PoolHandle>, Vec::new());
+) -> Result<Vec<(PoolHandle, Vec<VolumeId>)>, ApiProblem> {
+    let mut places: Vec<(PoolHandle, Vec<VolumeId>)> = Vec::new();
     for volume in volumes {
         let meant: MeantVolume = volume_of(api, caller, volume)?;
-        if ids.contains(&meant.id()) {
+        if places.iter().any(|(_, ids)| ids.contains(&meant.id())) {
             return Err(ApiProblem::bad_request(format!("volume {} is named twice", meant.volume.name), ""));
         }
-        ids.push(meant.id());
-        match &pool {
-            Some(known) if known.id != meant.pool.id => {
-                let refusal = Refusal::new(
-                    format!(
-                        "the volumes lie in pools {} and {}: a DR group is of one pool today",
-                        known.name, meant.pool.name
-                    ),
-                    "make a group for each pool, or move a volume",
-                );
-                return Err(ApiProblem::refused(&refusal));
+        match places.iter_mut().find(|(pool, _)| pool.id == meant.pool.id) {
+            Some((_, ids)) => ids.push(meant.id()),
+            None => {
+                let id = meant.id();
+                places.push((meant.pool, vec![id]));
             }
-            _ => pool = Some(meant.pool),
         }
     }
-    if ids.len() > GROUP_VOLUMES_MAX {
-        return Err(ApiProblem::bad_request(
-            format!("a DR group has at most {GROUP_VOLUMES_MAX} volumes"),
-            "",
-        ));
+    if places.is_empty() {
+        return Err(ApiProblem::bad_request("volumes is empty", "name one or more"));
     }
-    let pool = pool.ok_or_else(|| ApiProblem::bad_request("volumes is empty", "name one or more"))?;
-    Ok((pool, ids))
+    if places.len() > JOINT_PARTS_MAX || places.iter().any(|(_, ids)| ids.len() > GROUP_VOLUMES_MAX) {
+        let problem = format!(
+            "a DR group has at most {GROUP_VOLUMES_MAX} volumes in a pool, in {JOINT_PARTS_MAX} pools"
+        );
+        return Err(ApiProblem::bad_request(problem, ""));
+    }
+    Ok(places)
+}
+
+/// Refuses the name of another group of this site.
+fn check_name(api: &ApiState, name: &str, group: GroupId) -> Result<(), ApiProblem> {
+    let site = api.site.look();
+    let is_other = |view: &DrGroupView| {
+        view.name == name
+            && view.group != group
+            && view.joint.as_ref().is_none_or(|joint| joint.part.whole != group)
+    };
+    if site.pools.values().any(|pool| pool.last_view().dr.groups.iter().any(is_other)) {
+        let refusal = Refusal::new(format!("there is a DR group {name:?}"), "choose another name");
+        return Err(ApiProblem::refused(&refusal));
+    }
+    Ok(())
+}
+
+/// Refuses what groups with volumes in several pools cannot be, and names of pools that lead nowhere.
+fn check_pools(
+    (pool_there, pools): (&Option<String>, &BTreeMap<String, String>),
+    (known, mode, witness): (&[&str], &DrMode, &[String]),
+) -> Result<(), ApiProblem> {
+    let refused = |problem: String, next: &str| Err(ApiProblem::refused(&Refusal::new(problem, next)));
+    if let Some(other) = pools.keys().find(|pool| !known.contains(&pool.as_str())) {
+        return refused(format!("no volume of the group lies in pool {other:?}"), "name its pools alone");
+    }
+    if known.len() == 1 {
+        return Ok(());
+    }
+    let all = known.join(", ");
+    if pool_there.is_some() {
+        let next = "say HERE=THERE for each pool that has another name there";
+        return refused(format!("the volumes lie in pools {all}, and one pool there is named"), next);
+    }
+    if !matches!(mode, DrMode::Sync { .. }) {
+        let next = "say sync; or make a group for each pool";
+        return refused(format!("the volumes lie in pools {all}: such a group is in sync today"), next);
+    }
+    if !witness.is_empty() {
+        let next = "leave the witness out, so that a person decides; or make a group for each pool";
+        return refused(format!("the volumes lie in pools {all}: such a group has no witness today"), next);
+    }
+    Ok(())
 }
 
 /// The row of a group that was made or changed, once the view shows it.
@@ -285,10 +347,21 @@ pub(super) async fn delete(
         }
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
     };
-    change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
-    api.journal.forget_rehearsal(&group)?;
-    api.journal.forget_dr_services(&group)?;
-    api.journal.forget_dr_clients(&group)?;
+    let known = pool.last_view().dr.groups.iter().find(|known| known.group == id).cloned();
+    let parts = match known {
+        Some(view) => {
+            let all = parts_of(&api, &caller, (pool, view)).into_iter();
+            all.map(|(pool, view)| (pool, view.group)).collect()
+        }
+        None => vec![(pool, id)],
+    };
+    for (pool, id) in parts {
+        change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
+        let group = id.to_string();
+        api.journal.forget_rehearsal(&group)?;
+        api.journal.forget_dr_services(&group)?;
+        api.journal.forget_dr_clients(&group)?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -303,42 +376,52 @@ pub(super) async fn fail_over(
 ) -> Result<Json<FailoverAnswer>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
-    let id = view.group;
     let note_wish = |which: &str| {
         let text = format!("{}: {} asked for {which} failover", view.name, caller.name);
         api.notices.of(&pool.name).occurred("dr_failover_asked", text);
     };
+    let parts = parts_of(&api, &caller, (pool.clone(), view.clone()));
+    check_whole(&parts)?;
     let mut may_have_lost = false;
+    if body.at.is_some() && parts.len() > 1 {
+        let problem = format!("{} has volumes in several pools: no state of all of them is kept", view.name);
+        let next = "leave ⟨at⟩ out, and roll back the volumes afterwards";
+        return Err(ApiProblem::refused(&Refusal::new(problem, next)));
+    }
     if body.at.is_some() && !body.unplanned {
         let problem = "a failover to a kept state loses everything newer, so it is an unplanned one";
         return Err(ApiProblem::refused(&Refusal::new(problem, "say ⟨unplanned⟩, too")));
     }
-    match (body.unplanned, view.role) {
-        (true, DrRole::Primary) if view.serves => {
+    let is_primary = parts.iter().all(|(_, part)| part.role == DrRole::Primary);
+    match body.unplanned {
+        true if is_primary && view.serves => {
             let refusal = Refusal::new(format!("{} is primary here and serves", view.name), "");
             return Err(ApiProblem::refused(&refusal));
         }
-        (true, _) => {
+        true => {
             let at = match &body.at {
                 Some(meant) => Some(kept_state(&api, &pool, &view, meant).await?),
                 None => None,
             };
-            check_loss(&api, &view, &body, at.as_ref())?;
+            // Parts that an attempt before this one promoted are asked again: they do nothing if they serve.
+            for (_, part) in
+                parts.iter().filter(|(_, part)| parts.len() == 1 || part.role == DrRole::Secondary)
+            {
+                check_loss(&api, part, &body, at.as_ref())?;
+            }
             let is_peer_off = body.peer_is_off;
             note_wish("an unplanned");
-            let promoted = change(&pool, "promote DR group", move |dr| {
-                Box::pin(async move { dr.promote(id, is_peer_off, at).await })
-            });
-            may_have_lost = promoted.await?.may_have_lost;
+            for (pool, part) in &parts {
+                let (id, at) = (part.group, at.clone());
+                let promoted = change(pool, "promote DR group", move |dr| {
+                    Box::pin(async move { dr.promote(id, is_peer_off, at).await })
+                });
+                may_have_lost |= promoted.await?.may_have_lost;
+            }
         }
-        (false, DrRole::Primary) => {
+        false => {
             note_wish("a planned");
-            change(&pool, "hand DR group over", move |dr| Box::pin(async move { dr.hand_over(id).await }))
-                .await?;
-        }
-        (false, DrRole::Secondary) => {
-            note_wish("a planned");
-            link_of(&api)?.request_hand_over(view.peer, id).await?;
+            move_parts(&api, &parts).await?;
         }
     }
     // Then both connect again, if they can; after an unplanned one hosts are served here.
@@ -360,15 +443,18 @@ pub(super) async fn go_on_alone(
 ) -> Result<Json<DrGroupRow>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let (pool, view) = group_of(&api, &caller, &group)?;
-    let id = view.group;
-    if view.connected_since.is_some() {
+    let parts = parts_of(&api, &caller, (pool, view.clone()));
+    if parts.iter().any(|(_, part)| part.connected_since.is_some()) {
         let refusal = Refusal::new(
             format!("the other site of {} is connected, so it is not off", view.name),
             "see 'spindle dr status'",
         );
         return Err(ApiProblem::refused(&refusal));
     }
-    change(&pool, "go on alone", move |dr| Box::pin(async move { dr.go_on_alone(id).await })).await?;
+    for (pool, part) in parts {
+        let id = part.group;
+        change(&pool, "go on alone", move |dr| Box::pin(async move { dr.go_on_alone(id).await })).await?;
+    }
     shown_when(&api, &caller, &group, |row| row.serves).await.map(Json)
 }
 
@@ -381,8 +467,9 @@ pub(super) async fn give_way(
     Path(group): Path<String>,
 ) -> Result<Json<DrGroupRow>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
-    let (pool, view) = group_of(&api, &caller, &group)?;
-    let id = view.group;
-    change(&pool, "give way", move |dr| Box::pin(async move { dr.give_way(id).await })).await?;
+    for (pool, part) in parts_of(&api, &caller, group_of(&api, &caller, &group)?) {
+        let id = part.group;
+        change(&pool, "give way", move |dr| Box::pin(async move { dr.give_way(id).await })).await?;
+    }
     row(&api, &caller, &group).map(Json)
 }

@@ -1,6 +1,7 @@
 //! Rows of DR groups and of paired sites.
 
 use super::{
+    dr_parts::DrPartRow,
     dr_rehearsals::PastRehearsalRow,
     dr_suspensions::{DrMergePlan, DrSuspensionRow, standstill_words, suspended_summary},
     dr_withheld::{DrWithheldRow, withheld_rows},
@@ -35,6 +36,9 @@ pub struct DrGroupRow {
     pub pool: String,
     /// Names of its volumes.
     pub volumes: Vec<String>,
+    /// Of a group with volumes in several pools: what of it this pool has. What is asked of one part is done with all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<DrPartRow>,
     /// Name of the other site.
     pub peer: String,
     pub mode: DrMode,
@@ -263,13 +267,15 @@ impl DrGroupRow {
             |id| view.volumes.iter().find(|volume| volume.volume == id).map(|volume| volume.name.clone());
         let peer = site_name(link, group.peer);
         let report = &group.report;
+        let part = DrPartRow::of(group);
         let rehearsing = view.rehearsals.iter().find(|one| one.group == group.group);
         Self {
             group: group.group.to_string(),
             name: group.name.clone(),
             pool: pool.to_owned(),
             volumes: group.volumes.iter().filter_map(|&id| name_of(id)).collect(),
-            summary: summary(group, &peer, link.is_some()),
+            part: part.clone(),
+            summary: summary_of(group, part.as_ref(), (&peer, link.is_some())),
             peer,
             mode: DrMode::of(group.mode),
             role: group.role,
@@ -356,6 +362,24 @@ fn why_nobody_takes_over(group: &DrGroupView, witness: &WitnessStanding) -> Opti
         _ if witness.is_alone || group.is_alone => Some("the primary answers alone".to_owned()),
         _ if !group.is_complete => Some("the first copy is not complete".to_owned()),
         _ => None,
+    }
+}
+
+/// The cost of a disaster, and the next step; first what keeps the parts of the group apart.
+fn summary_of(group: &DrGroupView, part: Option<&DrPartRow>, (peer, has_link): (&str, bool)) -> String {
+    let summary = summary(group, peer, has_link);
+    let Some(part) = part else { return summary };
+    match part.problem(&group.name) {
+        Some(problem) => format!("{problem}; {summary}"),
+        None if !part.is_together && group.is_complete => match group.role {
+            DrRole::Primary => {
+                format!("its parts are apart, until {peer} has what it lacks of each; {summary}")
+            }
+            DrRole::Secondary => format!(
+                "its parts do not fit yet: a failover now would show the last state in which they did; {summary}"
+            ),
+        },
+        None => summary,
     }
 }
 

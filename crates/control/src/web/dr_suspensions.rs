@@ -4,6 +4,7 @@ use super::{
     ApiState,
     caller::Caller,
     dr_groups::{change, group_of, shown_when},
+    dr_parts::parts_of,
     dr_rows::DrGroupRow,
     problem::ApiProblem,
 };
@@ -171,9 +172,10 @@ pub(super) async fn suspend(
     Path(group): Path<String>,
 ) -> Result<Json<DrGroupRow>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
-    let (pool, view) = group_of(&api, &caller, &group)?;
-    let id = view.group;
-    change(&pool, "suspend DR group", move |dr| Box::pin(async move { dr.suspend(id).await })).await?;
+    for (pool, part) in parts_of(&api, &caller, group_of(&api, &caller, &group)?) {
+        let id = part.group;
+        change(&pool, "suspend DR group", move |dr| Box::pin(async move { dr.suspend(id).await })).await?;
+    }
     shown_when(&api, &caller, &group, |row| row.suspended.is_some()).await.map(Json)
 }
 
@@ -188,9 +190,12 @@ pub(super) async fn resume(
     Json(plan): Json<DrMergePlan>,
 ) -> Result<Json<DrGroupRow>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
-    let (pool, view) = group_of(&api, &caller, &group)?;
-    let (id, checked) = (view.group, plan.checked()?);
-    change(&pool, "resume DR group", move |dr| Box::pin(async move { dr.resume(id, checked).await })).await?;
+    let checked = plan.checked()?;
+    for (pool, part) in parts_of(&api, &caller, group_of(&api, &caller, &group)?) {
+        let id = part.group;
+        change(&pool, "resume DR group", move |dr| Box::pin(async move { dr.resume(id, checked).await }))
+            .await?;
+    }
     let is_shown = |row: &DrGroupRow| row.suspended.is_none() && row.merge_plan == plan;
     shown_when(&api, &caller, &group, is_shown).await.map(Json)
 }

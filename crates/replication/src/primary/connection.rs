@@ -189,11 +189,19 @@ impl PrimaryGroup {
             let text = "the other side has writes that the primary, which never stopped, lacks";
             return refuse(channel, RefusalCode::Agreement, text).await;
         }
-        let theirs = agreement.theirs.has.stamps()[0];
-        self.member.pool.raise_stamps(Stamp(theirs.0 + 1));
-        self.taken.borrow_mut().note_cut(theirs);
-        self.session.borrow_mut().note_cut(0, theirs);
-        ChannelEnd::Lost("the other side took cuts of its own: they are compared again".to_owned())
+        // It is about to take one more, to give back what is there: a cut of this side is above that, too. Writes of hosts are on
+        // their way with the stamps between.
+        let cut = self.new_cut();
+        let done = async {
+            self.take_cut(cut, &agreement.theirs).await?;
+            Ok::<_, PrimaryEnd>(self.member.pool.delete_cut(&self.member.ids(), cut).await?)
+        };
+        match done.await {
+            Ok(()) => {
+                ChannelEnd::Lost("the other side took cuts of its own: they are compared again".to_owned())
+            }
+            Err(_) => ChannelEnd::Lost("the pool takes no cut: both sides are compared again".to_owned()),
+        }
     }
 
     /// Pins the log from now on.

@@ -43,7 +43,7 @@ impl PrimaryGroup {
     }
 
     /// The group is in one pool, or its parts are together.
-    pub(super) fn is_together(&self) -> bool {
+    pub fn is_together(&self) -> bool {
         self.joint().is_none_or(|(joint, _)| joint.is_together())
     }
 

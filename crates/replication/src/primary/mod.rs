@@ -176,6 +176,8 @@ impl PrimaryGroup {
         let subscription = RefCell::new(Some(subscription));
         let tail = PinnedTail { subscription, pin, above: Cell::new(has) };
         assert!(group.tail.set(tail).is_ok(), "it is set once");
+        // Hosts of the other parts are not to lose theirs for this one.
+        group.tell_parts();
         drop(world.spawn("tending of a group", tend(Rc::downgrade(&group))));
         if let Some(keeper) = member.keeper() {
             drop(world.spawn("right of a group", keep_right(Rc::downgrade(&group), keeper)));

@@ -74,7 +74,7 @@ impl PrimaryGroup {
     }
 
     /// Takes a cut for a receiver. Everything up to its stamp is here.
-    async fn take_cut(&self, cut: SnapshotId, theirs: &Introduction) -> Result<Stamp, PrimaryEnd> {
+    pub(super) async fn take_cut(&self, cut: SnapshotId, theirs: &Introduction) -> Result<Stamp, PrimaryEnd> {
         let until = take_cut(&self.member, cut, theirs).await?;
         self.taken.borrow_mut().note_cut(until);
         self.session.borrow_mut().note_cut(0, until);
@@ -89,9 +89,9 @@ impl PrimaryGroup {
         Ok(sent)
     }
 
-    fn new_cut(&self) -> SnapshotId {
+    pub(super) fn new_cut(&self) -> SnapshotId {
         let mut id = [0; 16];
-        let name = format!("cut {} of {}", self.passes.get(), self.member.group);
+        let name = format!("cut {} of {}, {:?}", self.passes.get(), self.member.group, self.world.now());
         self.world.random(&name).fill(&mut id);
         SnapshotId(id)
     }

@@ -21,7 +21,7 @@ use crate::{
     planted::{self, ReplicationBug},
 };
 use array::{
-    error::{Error, Result},
+    error::Result,
     format::{EpochId, Fence, Stamp, WallNanoseconds},
 };
 use std::time::Duration;
@@ -48,45 +48,38 @@ impl SecondaryGroup {
         if planted::is(ReplicationBug::JointStateTakenAgain) {
             self.member.change(|state| state.joint.point = None).await?;
         }
-        let took_stamp = match self.member.state().joint.point {
+        match self.member.state().joint.point {
             Some(point) => {
                 self.member.change(|state| state.joint.point = Some(JointPoint { join, ..point })).await?;
-                false
             }
             None => self.keep_joint_state(join).await?,
-        };
+        }
+        let point = self.member.state().joint.point;
+        let took_stamp = point.and_then(|point| point.state).is_some_and(|state| state.cut > self.has.get());
         channel.send(FrameBody::JoinReady(JoinReadyFrame { join, took_stamp })).await?;
         Ok(())
     }
 
-    /// Keeps what the volumes have. True if that took the stamp behind the last command.
-    async fn keep_joint_state(&self, join: JoinId) -> Result<bool> {
+    /// Keeps what the volumes have.
+    async fn keep_joint_state(&self, join: JoinId) -> Result<()> {
         let (member, ids) = (&self.member, self.member.ids());
         let Some(lineage) = member.lineage() else {
-            member.change(|state| state.joint.point = Some(JointPoint { join, state: None })).await?;
-            return Ok(false);
+            return member.change(|state| state.joint.point = Some(JointPoint { join, state: None })).await;
         };
         // What is shown is where an unfinished pass began.
         member.abandon_pass().await?;
-        let cut = member.joint_cut();
+        let (cut, has) = (member.joint_cut(), self.has.get());
+        member.change(|state| state.joint.cutting = Some(has)).await?;
         member.pool.delete_cut(&ids, cut).await?;
         // A command in doubt may come again, at the stamp of such a cut.
-        let is_following = !self.is_in_doubt.get();
-        let took_stamp = match is_following {
-            true => match member.pool.take_cut_of_following_replica(&ids, cut).await {
-                Ok(()) => false,
-                Err(Error::StampTaken { .. }) => true,
-                Err(error) => return Err(error),
-            },
-            false => true,
-        };
-        if took_stamp {
-            member.pool.take_cut_above_replica(&ids, cut).await?;
+        match self.is_in_doubt.get() {
+            true => member.pool.take_cut_above_replica(&ids, cut).await?,
+            false => member.pool.take_cut_of_replica(&ids, cut).await?,
         }
         let complete_until = self.told_answers.get().complete_until().unwrap_or_default();
-        let state = JointPointState { has: self.has.get(), complete_until, lineage };
-        member.change(|group| group.joint.point = Some(JointPoint { join, state: Some(state) })).await?;
-        Ok(took_stamp)
+        let state = JointPointState { has, cut: member.last_stamp()?, complete_until, lineage };
+        let point = JointPoint { join, state: Some(state) };
+        member.change(|group| (group.joint.cutting, group.joint.point) = (None, Some(point))).await
     }
 
     /// All parts stream, and hosts were answered nothing that is not here.
@@ -155,12 +148,19 @@ impl SecondaryGroup {
         self.settle_joint().await?;
         let point = self.member.state().joint.point;
         let point = point.filter(|_| !planted::is(ReplicationBug::JointStateIgnored));
-        let Some(point) = point else { return Ok(self.promote(epoch, fence).await?) };
         let known = self.member.fence();
         if fence <= known {
             return Err(PromotionError::Fence { ours: known, given: fence }.into());
         }
-        self.go_back_to_joint_state(&point.state.ok_or(GoingBackError::Empty)?).await?;
+        match point {
+            Some(point) => self.go_back_to_joint_state(&point.state.ok_or(GoingBackError::Empty)?).await?,
+            None => {
+                self.await_begun().await;
+                let _no_clones = self.applying.lock().await;
+                self.member.abandon_pass().await?;
+            }
+        }
+        // Hosts may write to other parts alone: this one would get again from the old primary what they did not see.
         self.begin_with_write(epoch, fence).await
     }
 

@@ -250,7 +250,7 @@ impl SecondaryGroup {
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
             (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);
-            state.joint.point = None;
+            (state.joint.cutting, state.joint.point) = (None, None);
         };
         self.member.change(promote).await?;
         Ok(self.member.state())

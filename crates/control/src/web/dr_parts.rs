@@ -1,0 +1,190 @@
+//! DR groups with volumes in several pools: each part is a group of its own in its pool, and what is asked of one is done with
+//! all.
+//!
+//! Invariants:
+//!
+//! 1. Parts are made, moved and promoted in their order, so that a verb that was cut short is ended by the same verb.
+//! 2. Hosts are served nowhere while the parts are primary at two sites.
+
+use super::{ApiState, caller::Caller, dr_groups::change, dr_sites::link_of, problem::ApiProblem};
+use crate::{
+    dr::{
+        LinkHandle,
+        group_view::{DrGroupView, DrRole},
+    },
+    site::{
+        dr_group_making::{DrGroupRefusal, NewDrGroup, create_dr_group, offer_dr_group},
+        handle::PoolHandle,
+    },
+};
+use array::format::GroupId;
+use replication::joint_group::JointPart;
+use report::Refusal;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// Pause before the rest of a group is moved once more.
+const MOVE_AGAIN: Duration = Duration::from_millis(500);
+/// Attempts to move a part once others have moved.
+const MOVES: u32 = 20;
+
+/// A part of a group with volumes in several pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrPartRow {
+    /// UUID of the whole group, at both sites.
+    pub whole: String,
+    /// Counted from 1.
+    pub part: usize,
+    pub parts: usize,
+    /// Of a primary: the other site would show what it has of all parts. Of a secondary: its volumes fit to the other parts; if
+    /// not, it would show the last state in which they did.
+    pub is_together: bool,
+    /// Parts whose pools are not open here.
+    pub missing: Vec<usize>,
+    /// Parts without a connection: the others send nothing without them.
+    pub waited_for: Vec<usize>,
+}
+
+impl DrPartRow {
+    pub(super) fn of(group: &DrGroupView) -> Option<Self> {
+        let joint = group.joint.as_ref()?;
+        Some(Self {
+            whole: joint.part.whole.to_string(),
+            part: usize::from(joint.part.index) + 1,
+            parts: joint.part.parts.into(),
+            is_together: joint.is_together,
+            missing: joint.missing.clone(),
+            waited_for: joint.waited_for.clone(),
+        })
+    }
+
+    /// What keeps the parts apart, and the next step.
+    pub(super) fn problem(&self, name: &str) -> Option<String> {
+        let numbers = |parts: &[usize]| parts.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let of = self.parts;
+        if !self.missing.is_empty() {
+            return Some(format!(
+                "part {} of {of} is not here: its pool is not open, or the group was not made whole; nothing is sent, and it cannot \
+                 take over. Open the pool, or say 'spindle dr remove {name}' at both sites and make it again",
+                numbers(&self.missing)
+            ));
+        }
+        (!self.waited_for.is_empty()).then(|| {
+            format!(
+                "part {} of {of} has no connection: the other parts wait for it, as they go to the other site together or not at all",
+                numbers(&self.waited_for)
+            )
+        })
+    }
+}
+
+/// All parts of a group that are here, in their order; a group of one pool alone.
+pub(super) fn parts_of(
+    api: &ApiState,
+    caller: &Caller,
+    (pool, view): (PoolHandle, DrGroupView),
+) -> Vec<(PoolHandle, DrGroupView)> {
+    let Some(joint) = view.joint.clone() else { return vec![(pool, view)] };
+    let site = api.site.look();
+    let mut parts = Vec::new();
+    for pool in site.pools.values().filter(|pool| caller.sees(&pool.name)) {
+        let groups = pool.last_view().dr.groups.clone().into_iter();
+        let of_whole = groups
+            .filter(|group| group.joint.as_ref().is_some_and(|known| known.part.whole == joint.part.whole));
+        parts.extend(of_whole.map(|group| (pool.clone(), group)));
+    }
+    parts.sort_by_key(|(_, group)| group.joint.as_ref().map(|joint| joint.part.index));
+    parts
+}
+
+/// Refuses what needs all parts while some are not here.
+pub(super) fn check_whole(parts: &[(PoolHandle, DrGroupView)]) -> Result<(), ApiProblem> {
+    let Some((_, first)) = parts.first() else { return Ok(()) };
+    let Some(row) = DrPartRow::of(first) else { return Ok(()) };
+    if parts.len() == row.parts {
+        return Ok(());
+    }
+    let problem = format!("{}: {} of its {} parts are here", first.name, parts.len(), row.parts);
+    let next = "open the pools of the others, and do not hide them from this caller; see 'spindle dr status'";
+    Err(ApiProblem::refused(&Refusal::new(problem, next)))
+}
+
+/// UUID of a part: the same whenever the making of its group is repeated.
+fn part_id(whole: GroupId, index: u8) -> GroupId {
+    let mut id = whole.0;
+    id[15] ^= index + 1;
+    GroupId(id)
+}
+
+/// Makes a group with volumes in several pools: first all replicas, then all parts.
+pub(super) async fn make_parts(
+    link: &LinkHandle,
+    whole: GroupId,
+    new: Vec<(PoolHandle, NewDrGroup)>,
+) -> Result<GroupId, DrGroupRefusal> {
+    let parts = u8::try_from(new.len()).expect("as many as a group may have");
+    let mut offered = Vec::new();
+    for (index, (pool, part)) in (0_u8..).zip(new) {
+        let part = NewDrGroup { joint: Some(JointPart { whole, index, parts }), ..part };
+        let id = part_id(whole, index);
+        let is_made = pool.last_view().dr.groups.iter().any(|known| known.group == id);
+        if !is_made {
+            let settings = offer_dr_group((link, &pool), id, part).await?;
+            offered.push((pool, id, settings));
+        }
+    }
+    for (pool, id, settings) in offered {
+        create_dr_group(&pool, id, settings).await?;
+    }
+    Ok(part_id(whole, 0))
+}
+
+/// Moves all parts to the other site, or to this one.
+pub(super) async fn move_parts(
+    api: &ApiState,
+    parts: &[(PoolHandle, DrGroupView)],
+) -> Result<(), ApiProblem> {
+    // Parts that are at two sites come to this one.
+    let goes_away = parts.iter().all(|(_, group)| group.role == DrRole::Primary);
+    let mut moved = 0;
+    for (pool, group) in parts.iter().filter(|(_, group)| goes_away || group.role == DrRole::Secondary) {
+        let mut tries = 0;
+        while let Err(problem) = move_part(api, (pool, group), goes_away).await {
+            tries += 1;
+            if moved == 0 {
+                return Err(problem);
+            }
+            if tries >= MOVES {
+                let refusal = Refusal::new(
+                    format!(
+                        "{}: {moved} of {} parts have moved, and the next one did not: {}; hosts are served nowhere",
+                        group.name,
+                        parts.len(),
+                        problem.detail
+                    ),
+                    "say 'spindle failover' at the site that is to have all of them; nothing is lost",
+                );
+                return Err(ApiProblem::refused(&refusal));
+            }
+            api.world.sleep(MOVE_AGAIN).await;
+        }
+        moved += 1;
+    }
+    Ok(())
+}
+
+async fn move_part(
+    api: &ApiState,
+    (pool, group): (&PoolHandle, &DrGroupView),
+    goes_away: bool,
+) -> Result<(), ApiProblem> {
+    let id = group.group;
+    match goes_away {
+        true => {
+            change(pool, "hand DR group over", move |dr| Box::pin(async move { dr.hand_over(id).await }))
+                .await
+        }
+        false => Ok(link_of(api)?.request_hand_over(group.peer, id).await?),
+    }
+}
