@@ -67,6 +67,7 @@ fn well() -> DrGroupView {
         last_end: None,
         complete_until: None,
         witness: None,
+        joint: None,
         report: DrGroupReport { kept_log_bytes: Some(64 << 20), ..DrGroupReport::default() },
         hosts: GroupHostsView::default(),
     }

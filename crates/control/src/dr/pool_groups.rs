@@ -256,6 +256,11 @@ impl PoolDrGroups {
         let closed = self.closed.borrow();
         for group in &mut groups {
             group.hosts = self.hosts_view(group, used_percent);
+            let missing = group.joint.as_ref().map(|joint| joint.missing.clone()).unwrap_or_default();
+            if let Some(reasons) = group.hosts.reasons_against.as_mut() {
+                reasons
+                    .extend(missing.iter().map(|part| format!("part {part} of the group is not open here")));
+            }
             // It may serve, and hosts find nothing before the pool has opened its volumes.
             group.serves &= !group.volumes.iter().any(|volume| closed.contains(volume));
         }

@@ -51,7 +51,9 @@ pub static DR_FAMILIES: &[MetricFamily] = &[
         GAUGE,
         "1 if hosts are answered once both sites have a write. Of a primary in sync mode.",
         |group| {
-            primary(group, is_sync(group)).and_then(|()| flag(!group.is_alone && group.state == "streaming"))
+            let are_together = group.joint.as_ref().is_none_or(|joint| joint.is_together);
+            let is_kept = !group.is_alone && group.state == "streaming" && are_together;
+            primary(group, is_sync(group)).and_then(|()| flag(is_kept))
         },
     ),
     group(

@@ -124,7 +124,7 @@ mod tests {
             group: None,
             left_by: None,
         };
-        let dr_groups = Some(KnownDrGroups { groups, damaged: BTreeSet::new() });
+        let dr_groups = Some(KnownDrGroups { groups, ..KnownDrGroups::default() });
         let pools = BTreeMap::from([(pool.to_owned(), Some(volumes.iter().map(volume).collect()))]);
         KnownSite { pools, dr_groups, ..KnownSite::default() }
     }

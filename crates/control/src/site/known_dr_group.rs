@@ -37,6 +37,8 @@ pub struct KnownDrGroups {
     pub groups: Vec<KnownDrGroup>,
     /// Pools with a record of a group that cannot be used: it may be any group.
     pub damaged: BTreeSet<String>,
+    /// Names of groups with volumes in several pools: no file names them yet.
+    pub in_several_pools: BTreeSet<String>,
 }
 
 impl KnownDrGroups {
@@ -51,6 +53,8 @@ impl KnownDrGroups {
         for pool in view.pools.values() {
             let shown = pool.last_view();
             known.groups.extend(groups_of(&pool.name, &shown, &names));
+            let parts = shown.dr.groups.iter().filter(|group| group.joint.is_some());
+            known.in_several_pools.extend(parts.map(|part| part.name.clone()));
             if !shown.dr.damaged.is_empty() {
                 known.damaged.insert(pool.name.clone());
             }
@@ -68,8 +72,8 @@ impl KnownDrGroups {
                 self.damaged.insert(pool.to_owned());
                 continue;
             };
-            // The file cannot name groups with volumes in several pools yet.
             if settings.joint.is_some() {
+                self.in_several_pools.insert(settings.name);
                 continue;
             }
             self.groups.push(KnownDrGroup {
@@ -110,7 +114,6 @@ impl PeerNames {
 
 fn groups_of(pool: &str, view: &PoolView, names: &PeerNames) -> Vec<KnownDrGroup> {
     let known: BTreeMap<_, _> = view.volumes.iter().map(|volume| (volume.volume, &volume.name)).collect();
-    // The file cannot name groups with volumes in several pools yet.
     let of_one_pool = view.dr.groups.iter().filter(|group| group.joint.is_none());
     let groups = of_one_pool.map(|group| KnownDrGroup {
         name: group.name.clone(),
@@ -195,7 +198,12 @@ pub(super) fn with_dr_groups(
 ) -> (Site, Vec<String>) {
     let tables = site.replication.as_mut().map(|replication| std::mem::take(&mut replication.dr_groups));
     let tables = tables.unwrap_or_default();
-    let mut left_out = Vec::new();
+    let in_several = known.in_several_pools.iter();
+    let mut left_out: Vec<String> = in_several
+        .map(|name| {
+            format!("DR group {name}: it has volumes in several pools, which no file names yet; it stays")
+        })
+        .collect();
     let mut rows = Vec::new();
     for group in &known.groups {
         let said = tables.iter().find(|table| table.name == group.name);
@@ -299,7 +307,7 @@ mod tests {
             drives: 2,
             volumes: Vec::new(),
         };
-        let known = KnownDrGroups { groups: known.to_vec(), damaged: BTreeSet::new() };
+        let known = KnownDrGroups { groups: known.to_vec(), ..KnownDrGroups::default() };
         let (site, left_out) = with_dr_groups(site, &[pool], &known);
         assert_eq!(site.fault(), None);
         (site.dr_groups().to_vec(), left_out)

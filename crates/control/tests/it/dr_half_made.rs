@@ -45,6 +45,7 @@ async fn life(scene: Rc<DrScene>) -> LeftBehind {
         volumes: page.volumes.into_iter().map(|row| row.id).collect(),
         peer: SITES[1].to_owned(),
         pool: None,
+        pools: Default::default(),
         mode: scene.mode.clone(),
         witness: Vec::new(),
     };

@@ -74,6 +74,7 @@ impl DrScene {
             volumes,
             peer: SITES[1].to_owned(),
             pool: None,
+            pools: Default::default(),
             mode: self.mode.clone(),
             witness: Vec::new(),
         };

@@ -30,6 +30,7 @@ pub fn with_groups(pools: Vec<NamedFigures>) -> MeteredSite {
         peer: DENVER,
         mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
         volumes: vec![VolumeId([9; 16])],
+        joint: None,
         role: DrRole::Primary,
         state: "connecting",
         serves: true,
