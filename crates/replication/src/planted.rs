@@ -61,6 +61,8 @@ pub enum ReplicationBug {
     StepForgotten,
     /// Volumes go back to a kept state, one after the other, and the record of the group knows of nothing.
     GoneBackWithoutRecord,
+    /// A promotion that may lose something begins an epoch without a write.
+    LossyEpochUnwritten,
 }
 
 impl ReplicationBug {
