@@ -148,8 +148,10 @@ fn a_replica_is_read_as_an_iscsi_unit_and_its_clone_is_marked_in_lists() {
         );
         let socket = denver.bench.path("state/spindle.sock").display().to_string();
         let list = "http://spindle/v1/volumes?name=disk-replica";
-        let said = judge("curl", &["--silent", "--unix-socket", &socket, list]);
-        assert_eq!(json_of(&said)["volumes"][0]["shows_replica_of"], "disk", "{said}");
+        until("the API marks it", || {
+            let said = judge("curl", &["--silent", "--unix-socket", &socket, list]);
+            json_of(&said)["volumes"][0]["shows_replica_of"] == "disk"
+        });
     });
     until("nothing is kept for readers that are gone", || views(&denver) == 0);
 }
