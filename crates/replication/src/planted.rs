@@ -71,6 +71,8 @@ pub enum ReplicationBug {
     JoinNotSettled,
     /// The secondary lets its joint state go when a part begins to join again.
     JointStateTakenAgain,
+    /// A promotion that may lose something begins an epoch without a write.
+    LossyEpochUnwritten,
 }
 
 impl ReplicationBug {

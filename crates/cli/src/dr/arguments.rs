@@ -283,6 +283,7 @@ Ends with 0; with 1 if one of --all was refused; with 2 if the group was.")]
   spindle dr resume sg1
   spindle dr resume --all --merge staggered=2 --rate 20MB/s
   spindle dr resume sg1 --merge window=22:00-05:00
+  spindle dr resume sg1 --merge window=22:00-05:00+02:00        clocks that are 2 h ahead of UTC
   spindle dr resume sg1 --merge at-once        a group that waits for its turn begins now
 
 Groups with one site take turns by name; a group that does not catch up lets the others go first. A pass gives way to hosts \
@@ -293,8 +294,8 @@ Ends with 0; with 1 if one of --all was refused; with 2 if the group was.")]
         #[command(flatten)]
         groups: DrGroupChoice,
 
-        /// When its passes run: at-once, staggered=N (so many groups at one time), or window=HH:MM-HH:MM (UTC)
-        /// [default: staggered=1]
+        /// When its passes run: at-once, staggered=N (so many groups at one time), or window=HH:MM-HH:MM (UTC, or
+        /// with an offset from it behind, which does not follow summer time) [default: staggered=1]
         #[arg(long, value_name = "WHEN", value_parser = parse_merge)]
         merge: Option<DrMergeStart>,
 

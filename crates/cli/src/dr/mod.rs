@@ -1,6 +1,7 @@
 //! `spindle dr` and `spindle failover`: groups of volumes at two sites, through the API of a running server.
 
 pub mod arguments;
+mod day_window;
 mod failover_all;
 mod forks;
 mod rehearsal;

@@ -37,7 +37,10 @@ pub fn show(sites: &DrSites, groups: &DrGroupList, console: &Console) -> Result<
     let is_well = |row: &DrGroupRow| {
         row.connected_since.is_some() && !row.is_behind && row.withheld.is_empty() && could_serve(row)
     };
-    let is_all_well = groups.groups.iter().all(is_well) && groups.damaged.is_empty() && !groups.is_incomplete;
+    let is_all_well = groups.groups.iter().all(is_well)
+        && groups.damaged.is_empty()
+        && groups.waiting.is_empty()
+        && !groups.is_incomplete;
     console.finish(if is_all_well { ExitStatus::Pass } else { ExitStatus::Fail })
 }
 
@@ -67,7 +70,10 @@ fn lines(sites: &DrSites, groups: &DrGroupList) -> Vec<String> {
         );
     }
     lines.extend(groups.groups.iter().flat_map(group_lines));
-    if groups.groups.is_empty() {
+    lines.extend(groups.waiting.iter().map(|group| {
+        format!("{}: not made yet; this server makes it once {} is connected", group.name, group.peer)
+    }));
+    if groups.groups.is_empty() && groups.waiting.is_empty() {
         lines.push("no DR groups: 'spindle dr create'".to_owned());
     }
     lines

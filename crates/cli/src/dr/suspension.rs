@@ -1,6 +1,6 @@
 //! `spindle dr suspend` and `spindle dr resume`: one group or all that are primary here, one after the other.
 
-use super::{GROUPS_PATH, find, status, whole_groups};
+use super::{GROUPS_PATH, day_window::parse_day_window, find, status, whole_groups};
 use crate::{
     console::Console, exit_status::ExitStatus, quantity::parse_size, server::connection::ServerConnection,
 };
@@ -34,8 +34,8 @@ pub fn parse_merge(text: &str) -> Result<DrMergeStart, String> {
             _ => Err("staggered has a number of groups from 1 to 64".to_owned()),
         },
         Some(("window", times)) => {
-            let (from, until) = times.split_once('-').ok_or("a window is HH:MM-HH:MM in UTC")?;
-            Ok(DrMergeStart::Window { from: from.to_owned(), until: until.to_owned() })
+            let (from, until) = parse_day_window(times)?;
+            Ok(DrMergeStart::Window { from, until })
         }
         _ => Err("say at-once, staggered=N or window=HH:MM-HH:MM".to_owned()),
     }

@@ -90,6 +90,7 @@ mod two_sites_linux;
 mod two_sites_periodic;
 mod two_sites_pools;
 mod two_sites_replica;
+mod two_sites_returned;
 mod two_sites_rows;
 mod two_sites_suspended;
 mod two_sites_verified;

@@ -110,3 +110,37 @@ fn groups_follow_the_file_and_their_roles_do_not() {
         empty_plan(site, "site.toml");
     }
 }
+
+#[test]
+fn a_group_whose_other_site_is_away_is_made_once_that_is_connected() {
+    let (mut boston, mut denver) = paired_with(&format!("{VOLUME}{EXPORT}"));
+    let waits = |site: &Site, group: &str| {
+        let said = site.bench.run(&["dr", "status", "--state", "state"]);
+        let line = format!("{group}: not made yet; this server makes it once denver is connected");
+        (said.code == Some(1) && said.stdout.contains(&line)).then_some(said.stdout)
+    };
+    let is_lost =
+        |site: &Site| site.bench.run(&["dr", "status", "--state", "state"]).stdout.contains("denver: not");
+    denver.kill();
+    until("boston hears of it", || is_lost(&boston));
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{GROUP}"));
+    let why = "DR group sg1 is not made: site denver is not connected; see 'spindle dr status'; this server makes it once denver is \
+               connected";
+    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
+    assert!(
+        waits(&boston, "sg1").is_some() && conditions(&boston).contains("this server makes it once denver")
+    );
+    denver.start();
+    until("it streams", || has(&boston, "sg1", "primary") && has(&denver, "sg1", "secondary"));
+    until("nothing is left", || !conditions(&boston).contains("is not made"));
+    assert!(waits(&boston, "sg1").is_none());
+    // So it is at a start.
+    denver.kill();
+    boston.kill();
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{GROUP}{SECOND}"));
+    boston.start();
+    until("the second one waits", || waits(&boston, "sg2").is_some());
+    denver.start();
+    until("it is made", || has(&boston, "sg2", "primary") && has(&denver, "sg2", "secondary"));
+    empty_plan(&boston, "site.toml");
+}

@@ -1,11 +1,12 @@
 //! `VOLUME@replica`: the other site's copy is read where it is, as one cut, while the group goes on.
 
 use crate::{
-    exported::{judge, judged},
+    exported::{is_here, judge, judged},
     judged_exports::until,
     spindle::json_of,
     two_sites::{Site, has_clients, paired_with},
 };
+use iscsi::initiator::{Initiator, InitiatorOptions};
 use nbd::{Client, ClientOptions, NbdUri};
 use std::rc::Rc;
 use world::{
@@ -109,6 +110,50 @@ fn readers_of_a_replica_see_one_cut_of_all_volumes_and_later_readers_a_newer_one
     denver.write("denver", &format!("{TWO}{LOOKS}"));
     denver.verb("apply site.toml");
     assert!(!reads(&denver, "look", "read 0 1M"));
+}
+
+#[test]
+fn a_replica_is_read_as_an_iscsi_unit_and_its_clone_is_marked_in_lists() {
+    let judges = [("iscsi-ls", "libiscsi-bin"), ("iscsi-inq", "libiscsi-bin"), ("curl", "curl")];
+    if !has_clients() || !judges.into_iter().all(|(program, package)| is_here(program, package)) {
+        return;
+    }
+    let (boston, denver) = paired_with(TWO);
+    write(&boston, "disk", "write -P 17 0 1M");
+    boston.verb("dr create sg1 mail/disk mail/more --to denver --mode sync");
+    until("the first copy is complete", || boston.is("primary", "streaming"));
+    let target = "[[target]]\nname = 'look'\n[[target.unit]]\nnumber = 0\nvolume = 'mail/disk@replica'\n";
+    denver.write("denver", &format!("{TWO}{target}"));
+    denver.verb("apply site.toml");
+    let portal = format!("iscsi://127.0.0.1:{}", denver.iscsi);
+    let uri = format!("{portal}/iqn.2026-11.org.spindle:look/0");
+    let said = judge("iscsi-ls", &["-s", &portal]);
+    assert!(said.contains("iqn.2026-11.org.spindle:look") && said.contains("Lun:0"), "{said}");
+    let said = judge("iscsi-inq", &[&uri]);
+    assert!(said.contains("Peripheral Device Type:DIRECT_ACCESS"), "{said}");
+    real::run(1, RealOptions::default(), async |world: World| {
+        let unit =
+            Initiator::connect(&world, Rc::new(Sockets), uri.parse().unwrap(), InitiatorOptions::default());
+        let unit = unit.await.unwrap();
+        let read = async || unit.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap()[0][0];
+        assert_eq!(read().await, 17);
+        write(&boston, "disk", "write -P 18 0 1M");
+        assert_eq!(read().await, 17, "one cut as long as somebody is logged in");
+        let data = vec![std::sync::Arc::new(Buffer::zeroed(4096))];
+        assert!(unit.write(ByteOffset(0), data, Stability::Stable).await.is_err(), "it is read only");
+        let said = denver.bench.run(&["pool", "show", "mail", "--server", "unix:state/spindle.sock"]).stdout;
+        assert!(
+            said.contains("volume disk-replica: 128 MiB, kept while somebody reads disk@replica"),
+            "{said}"
+        );
+        let socket = denver.bench.path("state/spindle.sock").display().to_string();
+        let list = "http://spindle/v1/volumes?name=disk-replica";
+        until("the API marks it", || {
+            let said = judge("curl", &["--silent", "--unix-socket", &socket, list]);
+            json_of(&said)["volumes"][0]["shows_replica_of"] == "disk"
+        });
+    });
+    until("nothing is kept for readers that are gone", || views(&denver) == 0);
 }
 
 /// What QEMU says of an export that it cannot open.

@@ -90,6 +90,11 @@ impl LinkHandle {
         Arc::clone(&self.view.borrow())
     }
 
+    /// Waits until the link differs from what was looked at last here. False if it has ended.
+    pub(crate) async fn changed(&mut self) -> bool {
+        self.view.changed().await.is_ok()
+    }
+
     async fn ask<T>(
         &self,
         order: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> LinkOrder,

@@ -16,7 +16,7 @@ use array::{
     volume::VolumeDevice,
 };
 use report::Refusal;
-use serving::export::{ReplicaDevice, ReplicaViews, name_of, replica_of};
+use serving::export::{READERS_CLONE, ReplicaDevice, ReplicaViews, name_of, replica_of};
 use std::{
     cell::{OnceCell, RefCell},
     collections::BTreeMap,
@@ -29,7 +29,7 @@ use world::{
     LocalFuture, Sparse, Stability, World,
 };
 
-const CLONES: CloneUse = CloneUse { what: "a replica's readers", mark: *b"readers' replica" };
+const CLONES: CloneUse = CloneUse { what: "a replica's readers", mark: READERS_CLONE };
 /// Interval of looking for views that nobody uses. A reader's first read falls within it at most once: a view is kept until
 /// two looks found nobody.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

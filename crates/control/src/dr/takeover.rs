@@ -137,7 +137,7 @@ impl HostedGroup {
             return Ok(Promoted { may_have_lost: false });
         }
         if planted::is_in_dr(DrBug::WithheldAfterPromotion) {
-            self.become_primary(group).await?;
+            self.become_primary_with_loss(group).await?;
             self.withhold(&order.clients).await?;
             return Ok(Promoted { may_have_lost: true });
         }
@@ -148,7 +148,7 @@ impl HostedGroup {
             }
             match &order.at {
                 Some(state) => self.become_primary_as_of(group, state).await,
-                None => self.become_primary(group).await,
+                None => self.become_primary_with_loss(group).await,
             }
         };
         match promoted.await {
@@ -223,6 +223,12 @@ impl HostedGroup {
             GoingBackError::Pool(error) => self.refusal(&error),
             GoingBackError::Empty | GoingBackError::GivenUp => self.promotion_refusal(PromotionError::Empty),
         })
+    }
+
+    async fn become_primary_with_loss(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
+        let (epoch, fence) = self.next_epoch();
+        let promoted = group.promote_with_loss(epoch, fence).await;
+        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
     }
 
     async fn become_primary_as_of(&self, group: &SecondaryGroup, state: &KeptState) -> Result<(), Refusal> {

@@ -190,6 +190,10 @@ impl SiteServer {
         dr_groups.iter().for_each(&mut tell);
         let not_made =
             self.make_dr_groups(&dr_groups, wanted.listens, |pool| failed.contains_key(pool)).await;
+        if !failed.is_empty() {
+            // The next apply makes them.
+            self.waiting_dr_groups.clear();
+        }
         done += dr_groups.len() - not_made.len();
         left.extend(not_made.iter().map(|(name, _)| format!("DR group {name}")));
         match failed.into_iter().next() {
@@ -213,14 +217,20 @@ impl SiteServer {
                     None => Ok(()),
                     // Hosts are served as the file says, and another site need not be reached for that.
                     Some((name, refusal)) => {
-                        let problem = format!(
-                            "{done} of {total} changes are done; DR group {name} is not made: {refusal}"
-                        );
-                        Err(Refusal::new(problem, next_of(occasion)))
+                        let refusal = self.not_made(&name, &refusal, occasion);
+                        let problem = format!("{done} of {total} changes are done; {}", refusal.problem());
+                        Err(Refusal::new(problem, refusal.remedy()))
                     }
                 }
             }
         }
+    }
+
+    /// A DR group that was not made, and what makes it.
+    pub(super) fn not_made(&self, name: &str, refusal: &Refusal, occasion: PlanOccasion) -> Refusal {
+        let next = self.waiting_dr_groups.next_of(name);
+        let next = next.unwrap_or_else(|| next_of(occasion).to_owned());
+        Refusal::new(format!("DR group {name} is not made: {refusal}"), next)
     }
 
     /// Checks the pools that are to be made, unless their making had begun. At the start, one that cannot be made is left out.

@@ -163,6 +163,7 @@ impl SiteServer {
         has_failed: impl Fn(&str) -> bool,
     ) -> Vec<(String, Refusal)> {
         let mut refused = Vec::new();
+        self.waiting_dr_groups.clear();
         if let Err(refusal) = self.forget_made_groups() {
             self.notices.warn(refusal.to_string());
         }
@@ -173,9 +174,12 @@ impl SiteServer {
                 let refusal = Refusal::new(format!("its pool {pool} is not as the file says"), "");
                 refused.push((group.name.clone(), refusal));
             } else if let Err(refusal) = self.make_wanted(group, (&pool, volumes), listens).await {
+                let link = self.link.as_ref().map(|link| link.look());
+                self.waiting_dr_groups.note_not_made(link.as_deref(), group);
                 refused.push((group.name.clone(), refusal));
             }
         }
+        self.watch_for_dr_sites();
         refused
     }
 

@@ -81,7 +81,7 @@ mod tests {
     };
     use array::{format::VolumeId, pool::VolumeSetting};
     use plan::site::Site;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
     use world::ByteCount;
 
     /// Of two sites, with one group of drives each.

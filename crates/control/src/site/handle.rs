@@ -7,6 +7,7 @@
 
 use super::{
     changes::SiteChange,
+    dr_groups_waiting::WaitingDrGroup,
     file_merge::FileDifference,
     power::SitePower,
     row_change::{RowEffect, SiteRowChange},
@@ -62,6 +63,8 @@ pub struct SiteView {
     pub metrics: Arc<MetricsSetting>,
     /// The address at which exports are served over NBD, and whether over TLS; `None` if none are.
     pub nbd: Option<(Address, bool)>,
+    /// DR groups of the site file that are made once their other sites are connected.
+    pub waiting_dr_groups: Arc<[WaitingDrGroup]>,
 }
 
 /// A pool of the site.
@@ -96,6 +99,8 @@ pub enum WantedAnswer {
     Change(Box<OnlineChange>),
     /// Work that a pool missed while it did not answer, done. The server asks itself.
     GoOn(String),
+    /// DR groups made that waited for their other site. The server asks itself.
+    MakeWaitingDrGroups,
 }
 
 /// A change of one row, without a file.

@@ -96,14 +96,21 @@ impl SiteServer {
     /// Does what a request asks for, and answers it. Returns true if the site was changed.
     pub async fn answer(&mut self, request: SiteRequest) -> bool {
         let SiteRequest { wanted, answer, in_progress } = request;
-        let is_change = matches!(wanted, WantedAnswer::Apply(_) | WantedAnswer::GoOn(_))
-            || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
+        let is_change = matches!(
+            wanted,
+            WantedAnswer::Apply(_) | WantedAnswer::GoOn(_) | WantedAnswer::MakeWaitingDrGroups
+        ) || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
         let answered = match wanted {
             WantedAnswer::Plan(_) => unreachable!("plans have a queue of their own"),
             WantedAnswer::Apply(SiteText { text, destroy }) => self.plan_and_apply(&text, &destroy).await,
             WantedAnswer::Power(power) => self.set_power(power).await.map_err(RowRefusal::from),
             WantedAnswer::Change(change) => self.change_row(*change).await,
             WantedAnswer::GoOn(pool) => self.go_on(&pool).await.map_err(RowRefusal::from),
+            WantedAnswer::MakeWaitingDrGroups => {
+                let made = self.make_waiting_dr_groups().await;
+                // Nobody else hears of it.
+                made.inspect_err(|refusal| self.notices.warn(refusal.to_string())).map_err(RowRefusal::from)
+            }
         };
         // A part may be done.
         self.publish();
@@ -141,6 +148,7 @@ impl SiteServer {
             site: Arc::clone(&self.served_site),
             metrics: Arc::clone(&self.metrics),
             nbd: self.nbd_address().map(|address| (address, self.uri_tls().is_some())),
+            waiting_dr_groups: self.waiting_dr_groups.list(),
         }));
     }
 

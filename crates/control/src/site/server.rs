@@ -9,6 +9,7 @@
 //! 4. No pool is made in the place of one that was there: the journal knows each that was made or opened.
 
 use super::{
+    dr_groups_waiting::WaitingDrGroups,
     late_pools::LatePools,
     places::PoolPlaces,
     planning::SitePlanner,
@@ -93,6 +94,7 @@ pub struct SiteServer {
     pub(super) power: SitePower,
     /// To other sites; `None` until it was started.
     pub(super) link: Option<LinkHandle>,
+    pub(super) waiting_dr_groups: WaitingDrGroups,
     /// Of work over several pools.
     pub(super) operation_places: Arc<OperationPlaces>,
     /// At the start what the file says, whatever becomes of its apply.
@@ -199,6 +201,7 @@ impl SiteServer {
             schedules: ScheduleKeeper::new(),
             power: power_of_before(notices),
             link: None,
+            waiting_dr_groups: WaitingDrGroups::default(),
             operation_places: Arc::default(),
             watched: watch::Sender::new(Arc::new(wanted.watched.clone())),
             served_site: Arc::default(),

@@ -167,8 +167,20 @@ pub struct DrGroupList {
     /// By name.
     pub groups: Vec<DrGroupRow>,
     pub damaged: Vec<DamagedDrGroupRow>,
+    /// Of the site file, and not made yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingDrGroupRow>,
     /// A pool is not open: there may be more.
     pub is_incomplete: bool,
+}
+
+/// A DR group of the site file that the server makes once the other site is connected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingDrGroupRow {
+    pub name: String,
+    pub pool: String,
+    /// Name of the other site.
+    pub peer: String,
 }
 
 /// A record of a group that cannot be used: no volume of its pool is served.
@@ -498,7 +510,15 @@ pub(super) fn rows(
         }));
     }
     groups.sort_by(|one, other| (&one.name, &one.group).cmp(&(&other.name, &other.group)));
-    DrGroupList { groups, damaged, is_incomplete: super::orders::has_stopped_pools(site) }
+    let is_in_sight = |pool: &String| site.pools.get(pool).is_some_and(&is_seen);
+    let waiting = site.waiting_dr_groups.iter().filter(|group| is_in_sight(&group.pool));
+    let waiting = waiting.map(|group| WaitingDrGroupRow {
+        name: group.name.clone(),
+        pool: group.pool.clone(),
+        peer: group.peer.clone(),
+    });
+    let waiting = waiting.collect();
+    DrGroupList { groups, damaged, waiting, is_incomplete: super::orders::has_stopped_pools(site) }
 }
 
 /// The problem of a server without a link.

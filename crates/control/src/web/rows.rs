@@ -86,6 +86,10 @@ pub struct VolumeEntry {
     /// Name of the volume whose rollback left it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_by: Option<String>,
+    /// Name of the volume of a DR group whose replica somebody reads: this one is a clone that the server keeps for that. Lists say
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shows_replica_of: Option<String>,
     /// Of a change that was just made: what it means for clients, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -231,13 +235,14 @@ impl VolumeEntry {
             snapshots: *snapshots,
             group: group.clone(),
             left_by: left_by.clone(),
+            shows_replica_of: None,
             notes: Vec::new(),
         }
     }
 
     /// The version of this row, as `ETag` and `If-Match` have it.
     pub fn tag(&self) -> String {
-        let bare = Self { notes: Vec::new(), ..self.clone() };
+        let bare = Self { notes: Vec::new(), shows_replica_of: None, ..self.clone() };
         row_tag(&bare)
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     journal::tokens::CallerRole,
     site::{file_merge::served_names, handle::PoolHandle, server::parse},
-    view::VolumeView,
+    view::{PoolView, VolumeView},
 };
 use array::format::VolumeId;
 use axum::{
@@ -26,10 +26,13 @@ use axum::{
 use plan::site::Site;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
-use serving::pool::{
-    limits::LimitChange,
-    volume_change::{SnapshotRef, VolumeChange, VolumeDone, VolumeOutcome, VolumeRef},
-    withholding::{ReadmissionAnswer, ReadmittedClients, WithholdingStatus},
+use serving::{
+    export::readers_clone_of,
+    pool::{
+        limits::LimitChange,
+        volume_change::{SnapshotRef, VolumeChange, VolumeDone, VolumeOutcome, VolumeRef},
+        withholding::{ReadmissionAnswer, ReadmittedClients, WithholdingStatus},
+    },
 };
 use utoipa::{IntoParams, ToSchema};
 use world::ByteCount;
@@ -237,9 +240,10 @@ pub(super) async fn list(
                 .as_ref()
                 .is_none_or(|after| (pool.name.as_str(), volume.name.as_str()) > split(after))
         });
-        volumes.extend(
-            rows.take(limit + 1 - volumes.len()).map(|volume| VolumeEntry::of((&pool.name, &id), volume)),
-        );
+        volumes.extend(rows.take(limit + 1 - volumes.len()).map(|volume| VolumeEntry {
+            shows_replica_of: shown_replica(&view, volume.volume),
+            ..VolumeEntry::of((&pool.name, &id), volume)
+        }));
         if volumes.len() > limit {
             break;
         }
@@ -250,6 +254,14 @@ pub(super) async fn list(
     let next = last.map(|row| format!("{}/{}", row.pool, row.name));
     let is_incomplete = only.is_none() && has_stopped_pools(&site);
     Ok(Json(VolumePage { volumes, is_incomplete, next }))
+}
+
+/// Name of the volume of a DR group whose readers a clone is kept for.
+fn shown_replica(view: &PoolView, clone: VolumeId) -> Option<String> {
+    let volume = readers_clone_of(clone);
+    let is_of_group = view.dr.groups.iter().any(|group| group.volumes.contains(&volume));
+    let found = view.volumes.iter().find(|known| is_of_group && known.volume == volume);
+    found.map(|known| known.name.clone())
 }
 
 fn split(after: &str) -> (&str, &str) {

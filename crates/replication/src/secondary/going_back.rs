@@ -21,12 +21,9 @@ use crate::{
 };
 use array::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, EpochId, Fence, SnapshotId, Stamp, WallNanoseconds},
+    format::{EpochId, Fence, SnapshotId, Stamp, WallNanoseconds},
     pool::VolumeKey,
-    volume::VolumeDevice,
 };
-use std::{rc::Rc, sync::Arc};
-use world::{BlockDevice, Buffer, ByteOffset};
 
 /// A state of all volumes of a group that a secondary keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,21 +168,8 @@ impl SecondaryGroup {
         let known = lineage.clone();
         self.member.change(|group| group.lineage = Some(known)).await?;
         let first = lineage.current().spans[0].start;
-        self.write_nothing_new(first).await?;
-        self.has.set(first);
-        self.begun_until.set((first, false));
+        self.begin_epoch(first).await?;
         Ok(self.record_primary(lineage, (fence, true)).await?)
-    }
-
-    /// Writes a block as it is, under a given stamp.
-    async fn write_nothing_new(&self, stamp: Stamp) -> Result<()> {
-        let volume = *self.member.volumes.first().expect("a group has a volume");
-        let volume = self.member.pool.volume(VolumeKey::Id(volume))?;
-        let device = VolumeDevice(Rc::clone(&volume));
-        let read = device.read(ByteOffset(0), vec![Buffer::zeroed(BLOCK_BYTES)]).await;
-        let block: Vec<_> = read.map_err(Error::Copy)?.into_iter().map(Arc::new).collect();
-        volume.ensure_write(ByteOffset(0), &block, stamp).await.map_err(Error::Copy)?;
-        Ok(())
     }
 
     /// Takes the group to a state that this side keeps. What it has is kept as forks. To be called without a channel.

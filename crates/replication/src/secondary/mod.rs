@@ -10,6 +10,7 @@
 //! 4. Nothing is begun between two channels: what one has begun is stable, or has failed, before its end is known.
 
 mod apply;
+mod first_write;
 mod following;
 pub(crate) mod forks;
 mod going_back;
@@ -214,7 +215,8 @@ impl SecondaryGroup {
     }
 
     /// Promotes this side: it may write from its return on, under a new epoch. A pass that was not finished is given up:
-    /// the group is as it was when that began.
+    /// the group is as it was when that began. For a side that has everything that hosts were answered; otherwise
+    /// [`SecondaryGroup::promote_with_loss`].
     ///
     /// # Errors
     ///

@@ -317,6 +317,10 @@ fn live(seed: u64) -> usize {
 }
 
 fn live_with(seed: u64, rows: Option<Rc<RowLedger>>) -> usize {
+    if let Some(rows) = &rows {
+        // They were found in thousands of lives, before promotions wrote.
+        rows.promotes_bare.set(ReplicationBug::OF_RARE_PASSES.iter().any(|(_, rare)| *rare == seed));
+    }
     let mut simulation = Simulation::new(seed);
     let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
         .map(|(n, role)| Site::new(&mut simulation, n, role));

@@ -63,6 +63,8 @@ pub struct LivingSite {
     pub hands_over: Cell<bool>,
     /// The next promotion is one after which every answered command is there.
     pub is_lossless: Cell<bool>,
+    /// Promotions do not write, whatever is lost.
+    promotes_bare: Cell<bool>,
     /// The bound of the last promotion, as this side knew it.
     pub loss_bound: Cell<Option<LossBound>>,
 }
@@ -88,6 +90,7 @@ impl LivingSite {
                 hosts: RefCell::default(),
                 hands_over: Cell::new(false),
                 is_lossless: Cell::new(false),
+                promotes_bare: Cell::new(false),
                 loss_bound: Cell::new(None),
             })
         })
@@ -110,6 +113,7 @@ impl LivingSite {
         self.running.take();
         self.hands_over.set(false);
         self.is_lossless.set(false);
+        self.promotes_bare.set(ledger.rows.as_ref().is_some_and(|rows| rows.promotes_bare.get()));
         let (own, ledger) = (Rc::clone(self), Rc::clone(ledger));
         self.site.node.start(move |world| async move {
             if let Some(rows) = ledger.rows.clone() {
@@ -259,6 +263,11 @@ impl LivingSite {
                         Either::Right((never, _)) => match never {},
                     };
                     match end {
+                        PrimaryEnd::Channel(ChannelEnd::RefusedHere(refusal))
+                            if refusal.text.contains("which never stopped") && !self.promotes_bare.get() =>
+                        {
+                            panic!("nobody chooses: {}", refusal.text)
+                        }
                         PrimaryEnd::Channel(_) => self.take_hosts_back(world, group, ledger),
                         PrimaryEnd::HandedOver { taken_over: Err(ChannelEnd::Refused(refusal)), .. } => {
                             panic!("the hand over was refused: {}", refusal.text)
@@ -344,7 +353,11 @@ impl LivingSite {
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     self.loss_bound.set(group.loss_bound(WallNanoseconds::of(world.wall())));
                     let fence = Fence(group.member().state().fence.0 + 1);
-                    match group.promote(EpochId(epoch), fence).await {
+                    let promoted = match self.is_lossless.get() || self.promotes_bare.get() {
+                        true => group.promote(EpochId(epoch), fence).await,
+                        false => group.promote_with_loss(EpochId(epoch), fence).await,
+                    };
+                    match promoted {
                         Ok(_) => return true,
                         Err(error) => println!("note: not promoted: {error}"),
                     }

@@ -20,6 +20,7 @@ mod lives;
 mod living_site;
 mod periodic;
 mod record_bytes;
+mod returned_with_more;
 mod row_ledger;
 mod seeds;
 mod session;

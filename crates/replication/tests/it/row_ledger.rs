@@ -133,6 +133,8 @@ pub struct RowLedger {
     /// Commands of each kind.
     pub counts: RefCell<[u64; 6]>,
     pub compared: Cell<u64>,
+    /// Promotions do not write, whatever is lost.
+    pub promotes_bare: Cell<bool>,
 }
 
 async fn bytes_of(device: &impl BlockDevice) -> BlockBytes {

@@ -26,7 +26,7 @@ pub use offers::{ExportOffers, UnitOffer};
 pub use pool_exports::{
     AssembledExports, EndedServices, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
 };
-pub use replica_view::{ReplicaDevice, ReplicaViews, replica_of};
+pub use replica_view::{READERS_CLONE, ReplicaDevice, ReplicaViews, readers_clone_of, replica_of};
 pub use shared::{OpenExports, SharedDevice};
 pub use withholding::{ClientsKeptAway, ForcedRollback, ServedAs, WithheldClients};
 pub use write_cache::EffectiveWriteCache;

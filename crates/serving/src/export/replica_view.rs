@@ -13,6 +13,15 @@ use world::{BlockDevice, Sparse};
 /// Stands for that point in the identity of its disk, which is not the volume's.
 const REPLICA_IDENTITY: SnapshotId = SnapshotId(*b"replica's newest");
 
+/// Difference between the identity of a volume and that of its clone that the readers of its replica see.
+pub const READERS_CLONE: [u8; 16] = *b"readers' replica";
+
+/// The clone of a volume that the readers of its replica see; of that clone, the volume.
+pub fn readers_clone_of(VolumeId(mut id): VolumeId) -> VolumeId {
+    id.iter_mut().zip(READERS_CLONE).for_each(|(byte, other)| *byte ^= other);
+    VolumeId(id)
+}
+
 /// A read-only device that knows its holes.
 pub type ReplicaDevice = (Rc<dyn BlockDevice>, Rc<dyn Sparse>);
 

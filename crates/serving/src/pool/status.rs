@@ -25,6 +25,7 @@ use super::{
     sparing::SparingStatus,
     withholding::WithholdingStatus,
 };
+use crate::export::readers_clone_of;
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
     pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin, is_incomplete_copy, is_moved},
@@ -203,6 +204,9 @@ pub struct VolumeStatus {
     /// The volume whose rollback left it: it is read-only, and its room counts there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_by: Option<String>,
+    /// The volume whose replica somebody reads: this one is a clone that the server keeps for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shows_replica_of: Option<String>,
     /// It is being filled, to need its source no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<FillingStatus>,
@@ -253,6 +257,10 @@ impl FillingStatus {
 
 impl VolumeStatus {
     fn of(pool: &Pool, volume: VolumeInfo) -> Self {
+        let shown = volume.origin.as_ref().map(|origin| origin.volume.clone());
+        let shown_id = readers_clone_of(volume.volume);
+        let shows_replica_of =
+            shown.filter(|name| pool.volume_id(name.as_str()).is_ok_and(|id| id == shown_id));
         let snapshots = pool.snapshots(&volume.name).expect("it was listed just now");
         Self {
             size_bytes: volume.size_bytes,
@@ -261,6 +269,7 @@ impl VolumeStatus {
             limits: LimitStatus::of(&volume.setting),
             begun_at: volume.origin.as_ref().map(begin_of),
             left_by: volume.left_by,
+            shows_replica_of,
             filling: volume.filling.map(FillingStatus::of),
             group: volume.group,
             withheld: WithholdingStatus::of(&volume.withheld_from),
@@ -291,6 +300,9 @@ impl VolumeStatus {
         let size = ByteCount(*size_bytes);
         if let Some(volume) = left_by {
             return format!("volume {name}: {size}, read-only, left by a rollback of {volume}{filling}");
+        }
+        if let Some(volume) = &self.shows_replica_of {
+            return format!("volume {name}: {size}, kept while somebody reads {volume}@replica");
         }
         if is_incomplete_copy(name) {
             return format!(
