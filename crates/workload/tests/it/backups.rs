@@ -102,7 +102,7 @@ fn the_oldest_backup_goes_after_a_new_one_and_failing_ones_delete_nothing() {
     assert_eq!((of(3).kept, of(4).kept, of(4).deleted.len()), (2, 2, 1));
     for backup in results.backups.iter().filter(|backup| backup.label.is_some()) {
         let (window, freeze) = (backup.window_ms.expect("answered"), backup.freeze_ms.expect("frozen"));
-        assert!(window >= 3.0 && window < 1000.0, "{backup:?}");
+        assert!((3.0..1000.0).contains(&window), "{backup:?}");
         assert!((3.0..1000.0).contains(&freeze), "{backup:?}");
     }
     let slow = of(5).window_ms.expect("the group thawed by itself");

@@ -24,11 +24,14 @@ use world::{
 /// Folders of databases and logs.
 type Directories = (Rc<dyn Directory>, Rc<dyn Directory>);
 
+/// Makes the pools of a run.
+type MakePools = fn(World) -> Rc<dyn PoolSet>;
+
 thread_local! {
     /// Those of the one group. A simulation is one thread.
     static DIRECTORIES: RefCell<Option<Directories>> = const { RefCell::new(None) };
     /// Makes the pools that are said to be below them.
-    pub static POOLS: Cell<Option<fn(World) -> Rc<dyn PoolSet>>> = const { Cell::new(None) };
+    pub static POOLS: Cell<Option<MakePools>> = const { Cell::new(None) };
 }
 
 /// Storage of a test: reads of one mean length, so many at once. Writes cost next to nothing, as where a
