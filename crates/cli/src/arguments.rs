@@ -14,6 +14,7 @@ use crate::{
         group_arguments::GroupArguments,
         job_arguments::JobArguments,
     },
+    prove::protection::parse_protection,
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
     server::{
@@ -36,7 +37,7 @@ use runs::{
     sweep::SweepSpec,
 };
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
-use workload::verdict::judged_part::JudgedPart;
+use workload::{database::plan::protection::ProtectionPlan, verdict::judged_part::JudgedPart};
 use world::ByteCount;
 
 /// Mailboxes in one run.
@@ -148,6 +149,7 @@ finish.";
   spindle prove /mnt/db1 --restore                  the same databases again, as they were made
   spindle prove /mnt/db1 --sweep threads=1,5,10,20  one run for each value, and their comparison
   spindle prove /mnt/db1 --pool --size 1GiB         Spindle's own array on that storage, beside the plain path
+  spindle prove /mnt/db1 --pool --protect every=10s,keep=24   and backups of the databases on it
   spindle prove iscsi://10.0.0.5/iqn.2026-11.org.example:mail/0     an empty unit of any iSCSI target
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
@@ -257,6 +259,12 @@ pub struct ProveArguments {
     /// eight drives for databases and a pool for logs; the drives are files spread over the paths
     #[arg(long, conflicts_with_all = ["sweep", "layout", "keep_pristine", "restore"])]
     pub pool: bool,
+
+    /// Take a backup of the databases on the array so often while the load is measured, and keep the last
+    /// N: every=TIME,keep=N. Commits wait while a group is frozen, and the report shows how long; the
+    /// drives of the pools are three times as large
+    #[arg(long, value_name = "every=TIME,keep=N", value_parser = parse_protection, requires = "pool")]
+    pub protect: Option<ProtectionPlan>,
 
     /// Layout of databases and logs over the paths: volume-per-database, together,
     /// half-the-volumes, one-volume [default: round-robin]

@@ -105,6 +105,9 @@ pub enum Error {
     /// The settings contradict each other or the files.
     #[error("{0}")]
     Configuration(String),
+    /// The storage group was not frozen, and works on.
+    #[error("the storage group could not be frozen: {0}")]
+    NotFrozen(&'static str),
     /// An earlier failure stopped the storage group.
     #[error("the storage group has stopped: {0}")]
     Stopped(String),

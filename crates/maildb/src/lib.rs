@@ -21,6 +21,7 @@ mod engine;
 pub mod error;
 pub mod format;
 pub mod log;
+pub mod planted;
 pub mod statistics;
 pub mod verify;
 
@@ -33,6 +34,7 @@ pub use config::{DatabaseLocation, InstanceConfig, PageStampMode};
 pub use engine::{
     bulk_load::{BulkLoadSettings, BulkLoader},
     database::Database,
+    freeze::{FrozenGroup, GroupFreezer},
     instance::Instance,
     recovery::RecoverySummary,
     table::{Table, TableDefinition},

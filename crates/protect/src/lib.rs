@@ -1,9 +1,12 @@
-//! Protection of volumes: today the arithmetic of snapshot schedules, without clock and I/O. The caller says what time it is
-//! and which snapshots there are.
+//! Protection of volumes: backups that are consistent, and the arithmetic of snapshot schedules.
 //!
-//! Reading order: [`schedule`] (due or not, and how many are pruned), [`schedule_mark`] (names and notes by which a schedule
-//! knows its own snapshots), [`taking_pace`] (a bound for clocks that jump again and again).
+//! Reading order: [`backup`] (freeze, cut, thaw, label), [`schedule`] (due or not, and how many are pruned),
+//! [`schedule_mark`] (names and notes by which a schedule knows its own snapshots), [`taking_pace`] (a bound for
+//! clocks that jump again and again). Schedules know neither clock nor I/O: the caller says what time it is and
+//! which snapshots there are.
 
+pub mod backup;
+pub mod planted;
 pub mod schedule;
 pub mod schedule_mark;
 pub mod taking_pace;

@@ -186,6 +186,7 @@ pub fn plan_run(
             setup: setup.map(Box::new),
             notes: request.note.clone(),
             layout: request.layout.map(|kind| LayoutKind::name(kind).to_owned()),
+            protection: request.protect,
         },
         size: request.size.or(earlier.as_ref().map(|shape| ByteCount(shape.size))),
         cache: request.cache,
@@ -231,6 +232,12 @@ fn load(request: &RunRequest, profile: &ServerProfile, duration: Duration) -> Re
         return Err(Refusal::new(
             "⟨probe⟩ without a search: nothing would be probed",
             "add ⟨max⟩ or ⟨threads⟩ auto, or leave it out",
+        ));
+    }
+    if request.protect.is_some() && load.probe().is_some() {
+        return Err(Refusal::new(
+            "⟨protect⟩ with a search: backups would disturb what is searched for",
+            "give the load: ⟨mailboxes⟩ or a number of ⟨threads⟩",
         ));
     }
     Ok(load)

@@ -2,7 +2,7 @@
 
 use crate::{layout::LayoutKind, remote::RemoteResolver, sweep::SweepSpec};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use workload::verdict::judged_part::JudgedPart;
+use workload::{database::plan::protection::ProtectionPlan, verdict::judged_part::JudgedPart};
 use world::ByteCount;
 
 /// Storage groups in one run: their log prefixes are E00 to E3F.
@@ -58,6 +58,8 @@ pub struct RunRequest {
     pub sweep: Option<SweepSpec>,
     /// Run on Spindle's own array as well.
     pub pool: bool,
+    /// Take backups of the databases on the array while the load is measured.
+    pub protect: Option<ProtectionPlan>,
     pub layout: Option<LayoutKind>,
     /// The first so many database paths are used; a sweep sets it.
     pub volumes: Option<u32>,

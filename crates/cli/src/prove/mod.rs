@@ -4,6 +4,7 @@
 
 mod next_step;
 mod pool_events;
+pub mod protection;
 mod request;
 
 use crate::{

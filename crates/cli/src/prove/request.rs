@@ -31,6 +31,7 @@ pub fn request_of(arguments: &ProveArguments) -> RunRequest {
         report: a.report,
         sweep: a.sweep,
         pool: a.pool,
+        protect: a.protect,
         layout: a.layout,
         volumes: None,
         storage_cache: None,

@@ -51,6 +51,7 @@ mod own_server;
 mod paper_plans;
 mod planned_and_served;
 mod plans;
+mod pool_backups;
 mod pool_domains;
 mod pool_drives;
 mod pool_levelling;

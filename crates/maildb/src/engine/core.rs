@@ -15,6 +15,7 @@ use super::{
     cache::Cache,
     changes::{ChangeSet, CompletedChange},
     flush_journal::FlushJournal,
+    freeze_gate::FreezeGate,
     locks::Locks,
     page_stamps::PageStamps,
     page_writes::PageWrites,
@@ -35,6 +36,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     collections::BTreeMap,
     rc::Rc,
+    sync::Arc,
 };
 use tokio::sync::Notify;
 use world::{File, Moment, World};
@@ -187,7 +189,9 @@ pub struct SharedGroup {
     /// Notified when one of them has ended.
     pub rollback_ended: Notify,
     /// Held while taking a checkpoint.
-    pub checkpointing: tokio::sync::Mutex<()>,
+    pub checkpointing: Arc<tokio::sync::Mutex<()>>,
+    /// Gate of commits and writes.
+    pub freeze: FreezeGate,
     /// Flush journal; `None` if it is off or not needed.
     pub journal: Option<FlushJournal>,
     log: OnceCell<OpenLog>,
@@ -239,7 +243,8 @@ impl SharedGroup {
             checkpoint_written: Cell::new(None),
             rollbacks: Cell::new(0),
             rollback_ended: Notify::new(),
-            checkpointing: tokio::sync::Mutex::new(()),
+            checkpointing: Arc::default(),
+            freeze: FreezeGate::default(),
             journal,
             log: OnceCell::new(),
         })
@@ -275,6 +280,7 @@ impl SharedGroup {
         self.write_ended.notify_waiters();
         self.rollback_ended.notify_waiters();
         self.cleaner_wanted.notify_one();
+        self.freeze.wake();
     }
 
     /// Runs a synchronous step until it completes, reading the pages it misses in between.

@@ -299,6 +299,7 @@ impl Core {
         header.generation_min_required = checkpoint.generation;
         header.generation_max_required = end.generation;
         header.generation_max_committed = end.generation;
+        header.snapshot = None;
         header.clone()
     }
 }
@@ -315,7 +316,8 @@ impl SharedGroup {
                 // The time too: recovery does not read the log before the checkpoint, so only the header
                 // tells it the times of those changes.
                 let told = |header: &DatabaseHeader| {
-                    (header.generation_min_required, header.generation_max_required, header.dbtime)
+                    let generations = (header.generation_min_required, header.generation_max_required);
+                    (generations, header.dbtime, header.snapshot)
                 };
                 let before = told(&state.header);
                 let file = Rc::clone(&state.file);

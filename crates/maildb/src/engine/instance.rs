@@ -98,6 +98,10 @@ impl Instance {
         Ok(Self { shared, recovery, tasks })
     }
 
+    pub(super) fn shared(&self) -> &Rc<SharedGroup> {
+        &self.shared
+    }
+
     /// Summary of the recovery that opened the group.
     pub fn recovery(&self) -> RecoverySummary {
         self.recovery

@@ -4,7 +4,7 @@
 //! or nothing), [`space`] and [`tree`] (what the pages mean), [`core`] (everything one storage group
 //! owns), [`pager`] and [`writer`] (reading and writing pages), [`page_writes`] (how many at a time),
 //! [`flush_journal`] (torn writes), [`page_stamps`] (lost writes),
-//! [`transaction`], [`bulk_load`], [`checkpoint`], [`recovery`], [`instance`].
+//! [`transaction`], [`bulk_load`], [`checkpoint`], [`recovery`], [`freeze`], [`instance`].
 
 pub mod bulk_load;
 pub mod cache;
@@ -13,6 +13,8 @@ pub mod checkpoint;
 pub mod core;
 pub mod database;
 pub mod flush_journal;
+pub mod freeze;
+pub mod freeze_gate;
 pub mod instance;
 pub mod locks;
 pub mod opening;

@@ -230,6 +230,8 @@ impl SharedGroup {
         let page_bytes = self.config.page_size.bytes() as u64;
         let size = ByteCount((u64::from(after) + 2) * page_bytes);
         if size > file.geometry().size {
+            self.wait_for_writes_allowed().await;
+            let _resizing = self.freeze.begin_resize();
             file.resize(size).await?;
         }
         self.step(|core, log, now| {

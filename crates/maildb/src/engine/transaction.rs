@@ -5,7 +5,8 @@
 //! as compensating changes that recovery does not undo again.
 //!
 //! A durable commit returns when the log is stable up to the Commit record. A lazy one returns at once; the
-//! log is written a little later, in order, so a prefix of the commits survives a crash.
+//! log is written a little later, in order, so a prefix of the commits survives a crash. While the group is
+//! frozen, both wait before they log their end.
 
 use super::{
     Pause,
@@ -124,7 +125,12 @@ impl Session {
 
     /// Commits the transaction. Does nothing if there was no change.
     pub async fn commit(&mut self, durability: Durability) -> Result<()> {
-        let Some(running) = self.running.take() else { return Ok(()) };
+        if self.running.is_none() {
+            return Ok(());
+        }
+        self.shared.wait_for_commits_allowed().await;
+        let running = self.running.take().expect("nobody else ends it");
+        let _answering = self.shared.freeze.begin_commit();
         let end = end_transaction(&self.shared, self.procid, running, |transaction, procid| {
             LogRecord::Commit { transaction, procid }
         })?;

@@ -46,8 +46,12 @@ impl SharedGroup {
     /// The page is written as it is now, and the write waits for the log up to its last change: so a page
     /// that changes all the time gets written all the same.
     pub async fn start_write(self: &Rc<Self>, id: PageId) -> Result<bool> {
-        while self.page_writes.is_full() {
-            self.any_write_ended().await;
+        while self.page_writes.is_full() || self.freeze.holds_writes() {
+            if self.freeze.holds_writes() {
+                self.wait_for_writes_allowed().await;
+            } else {
+                self.any_write_ended().await;
+            }
             self.core.borrow().check_running()?;
         }
         let (last_change, page) = {

@@ -41,6 +41,7 @@ mod field {
     pub const PAGE_BYTES: usize = 236;
     pub const GENERATION_MIN_REQUIRED: usize = 296;
     pub const GENERATION_MAX_REQUIRED: usize = 300;
+    pub const SNAPSHOT_BACKUP: usize = 316;
     pub const CREATE_VERSION: usize = 340;
     pub const CREATE_UPDATE: usize = 344;
     pub const GENERATION_MAX_CREATED: usize = 348;
@@ -127,6 +128,51 @@ pub struct DatabaseHeader {
     /// Last log generation begun; losing those after the last required one does not harm the database. 0 if
     /// none.
     pub generation_max_committed: u32,
+    /// The freeze under which this header was written: ESE's "current shadow copy backup". The copy of a
+    /// database that was taken while its group was frozen has it; the database itself loses it at the next
+    /// checkpoint.
+    pub snapshot: Option<SnapshotMark>,
+}
+
+/// Mark of a freeze in a database header (ESE's BKINFO).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotMark {
+    /// End of the log when the group was frozen.
+    pub position: LogPosition,
+    pub time: LogTime,
+    /// First log generation that the copy needs.
+    pub generation_min: u32,
+    /// Last log generation that the copy needs.
+    pub generation_max: u32,
+}
+
+impl SnapshotMark {
+    const BYTES: usize = 24;
+    /// Bit of the last byte of the time: the copy is one of the volume, not a stream of pages.
+    const BY_VOLUME: u8 = 1;
+
+    fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0..8].copy_from_slice(&self.position.encode());
+        bytes[8..16].copy_from_slice(&self.time.encode());
+        bytes[15] |= Self::BY_VOLUME;
+        bytes[16..20].copy_from_slice(&self.generation_min.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.generation_max.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if no position is set: ESE takes that for no backup.
+    fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let position = LogPosition::decode(chunk(bytes, 0));
+        let mut time: [u8; 8] = *chunk(bytes, 8);
+        time[7] &= !Self::BY_VOLUME;
+        (position != LogPosition::default()).then(|| Self {
+            position,
+            time: LogTime::decode(&time),
+            generation_min: u32_at(bytes, 16),
+            generation_max: u32_at(bytes, 20),
+        })
+    }
 }
 
 /// Reasons why bytes do not decode as a database header.
@@ -236,6 +282,7 @@ impl DatabaseHeader {
             generation_max_required: 0,
             generation_max_created: LogTime::default(),
             generation_max_committed: 0,
+            snapshot: None,
         }
     }
 
@@ -261,6 +308,9 @@ impl DatabaseHeader {
         put(field::PAGE_BYTES, &(self.page_size.bytes() as u32).to_le_bytes());
         put(field::GENERATION_MIN_REQUIRED, &self.generation_min_required.to_le_bytes());
         put(field::GENERATION_MAX_REQUIRED, &self.generation_max_required.to_le_bytes());
+        if let Some(snapshot) = &self.snapshot {
+            put(field::SNAPSHOT_BACKUP, &snapshot.encode());
+        }
         put(field::CREATE_VERSION, &VERSION.to_le_bytes());
         put(field::CREATE_UPDATE, &UPDATE_MAJOR.to_le_bytes());
         put(field::GENERATION_MAX_CREATED, &self.generation_max_created.encode());
@@ -323,6 +373,7 @@ impl DatabaseHeader {
             generation_max_required: u32_at(block, field::GENERATION_MAX_REQUIRED),
             generation_max_created: time(field::GENERATION_MAX_CREATED),
             generation_max_committed: u32_at(block, field::GENERATION_MAX_COMMITTED),
+            snapshot: SnapshotMark::decode(chunk(block, field::SNAPSHOT_BACKUP)),
         }
     }
 }
@@ -361,13 +412,23 @@ mod tests {
         })
     }
 
+    fn snapshot() -> impl Strategy<Value = Option<SnapshotMark>> {
+        let mark = (position(), time(), any::<[u32; 2]>());
+        let mark = mark.prop_map(|(position, time, [generation_min, generation_max])| {
+            let is_set = position != LogPosition::default();
+            is_set.then_some(SnapshotMark { position, time, generation_min, generation_max })
+        });
+        prop_oneof![Just(None), mark]
+    }
+
     fn header() -> impl Strategy<Value = DatabaseHeader> {
-        let marks = (signature(), signature(), any::<u64>(), any::<[u32; 5]>(), time());
+        let marks = (signature(), signature(), any::<u64>(), any::<[u32; 5]>(), time(), snapshot());
         let places = ((position(), time()), (position(), time()), (position(), time()));
         let kinds =
             (prop::sample::select(PageSize::ALL.to_vec()), prop::sample::select(DatabaseState::ALL.to_vec()));
         (marks, places, kinds).prop_map(|(marks, places, (page_size, state))| {
-            let (signature, log_signature, dbtime, [id, last, min, max, committed], created) = marks;
+            let (signature, log_signature, dbtime, [id, last, min, max, committed], created, snapshot) =
+                marks;
             let ((consistent, consistent_time), (attach, attach_time), (detach, detach_time)) = places;
             DatabaseHeader {
                 page_size,
@@ -387,6 +448,7 @@ mod tests {
                 generation_max_required: max,
                 generation_max_created: created,
                 generation_max_committed: committed,
+                snapshot,
             }
         })
     }

@@ -5,7 +5,8 @@
 //! 1. `queue` is in log order; only its last segment may be open (not sealed).
 //! 2. The last segment of a generation stays empty: it is reserved for the shadow.
 //! 3. A record never spans two generations.
-//! 4. `end` is the end of the last record; there is an open segment only if it holds part of a record.
+//! 4. `end` is the end of the last record, or the start of a generation that holds none; there is an open
+//!    segment only if it holds part of a record.
 
 use super::{
     framing::{pieces, place},
@@ -122,6 +123,17 @@ impl LogBuffer {
         }
     }
 
+    /// Ends the current generation, unless it holds no record; returns where the next record starts.
+    pub(super) fn begin_generation(&mut self) -> LogPosition {
+        if self.end != first_position(self.end.generation) {
+            self.seal_open();
+            let generation =
+                self.end.generation.checked_add(1).expect("4 billion generations are 4 PiB of log");
+            self.end = first_position(generation);
+        }
+        self.end
+    }
+
     fn next_segment(&mut self) {
         self.seal_open();
         assert!(self.end.segment < self.last_data_segment);
@@ -160,10 +172,19 @@ impl LogBuffer {
     }
 
     /// The next batch to write so that everything below `upto` gets written; `written` is the end of the last
-    /// batch. Full segments leave the buffer; the open one is copied, and only if `upto` requires it.
-    pub(super) fn take_batch(&mut self, written: LogPosition, upto: LogPosition) -> Option<Batch> {
+    /// batch. Full segments leave the buffer; the open one is copied, and only if `upto` requires it. Nothing
+    /// of the generation `held` or a later one leaves.
+    pub(super) fn take_batch(
+        &mut self,
+        written: LogPosition,
+        upto: LogPosition,
+        held: Option<u32>,
+    ) -> Option<Batch> {
         assert!(upto <= self.end);
         let generation = self.queue.front()?.generation;
+        if held.is_some_and(|held| generation >= held) {
+            return None;
+        }
         let mut segments = Vec::new();
         while segments.len() < BATCH_SEGMENTS_MAX
             && let Some(full) =

@@ -6,10 +6,12 @@
 //! 2. `stable` moves only after a completed `Stable` write, and only forward.
 //! 3. Once `failure` is set it stays, and every waiter gets an error.
 //! 4. No borrow of `state` lives across an await.
+//! 5. While the log is held, records of the held generation and of later ones stay in the buffer.
 
 use super::{
     LogConfig, LogError, LogNames, LogRecord, RecoveredTail,
     buffer::{LogBuffer, first_position},
+    next_file::PreparationLimit,
     segment::SEGMENT_BYTES,
     writer,
 };
@@ -85,6 +87,10 @@ pub(super) struct State {
     pub stable: LogPosition,
     /// Everything below is to be written.
     pub requested: LogPosition,
+    /// From this generation on nothing is written.
+    pub held: Option<u32>,
+    /// The preparation of the next generation's file.
+    pub preparation: Option<Rc<PreparationLimit>>,
     pub closing: bool,
     pub failure: Option<LogError>,
     waiters: BTreeMap<LogPosition, Vec<oneshot::Sender<Result<(), LogError>>>>,
@@ -198,6 +204,30 @@ impl LogHandle {
         answer.await.unwrap_or(Err(LogError::Closed))
     }
 
+    /// Finishes the preparation of the next generation's file, so that the generation can begin without delay.
+    pub async fn prepare_generation(&self) {
+        let preparation = self.shared.state.borrow().preparation.clone();
+        if let Some(preparation) = preparation {
+            preparation.complete().await;
+        }
+    }
+
+    /// Ends the current generation and holds the log there: later records wait in the buffer until
+    /// [`LogHandle::release`]. Returns the start of the new generation; once the log is stable up to it, the
+    /// file of that generation is the current one, and holds no record.
+    pub fn hold_at_new_generation(&self) -> LogPosition {
+        let mut state = self.shared.state.borrow_mut();
+        let start = state.buffer.begin_generation();
+        state.held = Some(start.generation);
+        start
+    }
+
+    /// Lets the log be written again.
+    pub fn release(&self) {
+        self.shared.state.borrow_mut().held = None;
+        self.shared.work.notify_one();
+    }
+
     /// Fails if the log has failed.
     pub fn check_running(&self) -> Result<(), LogError> {
         match &self.shared.state.borrow().failure {
@@ -289,6 +319,8 @@ impl Shared {
             buffer: LogBuffer::new(config.segments_per_file(), start),
             stable: start,
             requested: start,
+            held: None,
+            preparation: None,
             closing: false,
             failure: None,
             waiters: BTreeMap::new(),

@@ -23,6 +23,7 @@
 //!    one before ended and the XOR of its segment checksums. After recovery the log continues in a new
 //!    generation, so bytes behind a recovered tail never count.
 //! 5. A record never spans two generations.
+//! 6. A held log writes nothing: a freeze ends a generation, makes it stable, and holds the next one empty.
 //!
 //! The log uses [`format`](mod@crate::format) and never the engine. Reading order: [`record`], [`segment`],
 //! [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`, `writer`, `next_file`), [`files`],

@@ -24,12 +24,15 @@ pub(super) struct NextFile {
 }
 
 /// Limits preparation to the fill of the current file.
-struct PreparationLimit {
+pub(super) struct PreparationLimit {
     /// Bytes written to the current file.
     fill: Cell<ByteCount>,
     hurry: Cell<bool>,
     stop: Cell<bool>,
     changed: Notify,
+    /// Prepared, failed or stopped.
+    ended: Cell<bool>,
+    has_ended: Notify,
 }
 
 impl NextFile {
@@ -40,8 +43,17 @@ impl NextFile {
             hurry: Cell::new(false),
             stop: Cell::new(false),
             changed: Notify::new(),
+            ended: Cell::new(false),
+            has_ended: Notify::new(),
         });
-        let task = shared.world.spawn("log preparation", prepare(Rc::clone(shared), Rc::clone(&limit)));
+        shared.state.borrow_mut().preparation = Some(Rc::clone(&limit));
+        let (shared, task) = (Rc::clone(shared), Rc::clone(&limit));
+        let task = shared.world.clone().spawn("log preparation", async move {
+            let file = prepare(shared, Rc::clone(&task)).await;
+            task.ended.set(true);
+            task.has_ended.notify_waiters();
+            file
+        });
         Self { task, limit }
     }
 
@@ -53,8 +65,7 @@ impl NextFile {
 
     /// Finishes the preparation without delay and returns the file.
     pub(super) async fn finish(self) -> Result<Rc<dyn File>, LogError> {
-        self.limit.hurry.set(true);
-        self.limit.changed.notify_one();
+        self.limit.hurry();
         let file = self.task.await?;
         Ok(file.expect("only a stopped preparation returns no file"))
     }
@@ -69,6 +80,19 @@ impl NextFile {
 }
 
 impl PreparationLimit {
+    fn hurry(&self) {
+        self.hurry.set(true);
+        self.changed.notify_one();
+    }
+
+    /// Finishes the preparation without delay; its result remains for the writer.
+    pub(super) async fn complete(&self) {
+        self.hurry();
+        while !self.ended.get() {
+            self.has_ended.notified().await;
+        }
+    }
+
     /// Waits until chunk `index` of `chunks` is due; false if preparation was stopped.
     async fn wait_for(&self, index: u64, chunks: u64, file_bytes: ByteCount) -> bool {
         loop {

@@ -91,6 +91,13 @@ impl Writer {
                         break;
                     }
                 },
+                Work::Roll => match self.roll().await {
+                    Ok(()) => self.shared.advance(self.written_end),
+                    Err(failure) => {
+                        self.shared.fail(failure);
+                        break;
+                    }
+                },
                 Work::Wait => self.shared.work.notified().await,
                 Work::Stop => break,
             }
@@ -102,11 +109,15 @@ impl Writer {
 
     fn next_batch(&self) -> Work {
         let mut state = self.shared.state.borrow_mut();
-        let (stable, requested) = (state.stable, state.requested);
-        if requested > stable
-            && let Some(batch) = state.buffer.take_batch(stable, requested)
-        {
-            return Work::Write(batch);
+        let (stable, requested, held) = (state.stable, state.requested, state.held);
+        if requested > stable {
+            if let Some(batch) = state.buffer.take_batch(stable, requested, held) {
+                return Work::Write(batch);
+            }
+            let generation = held.map_or(requested.generation, |held| held.min(requested.generation));
+            if generation > self.header.generation {
+                return Work::Roll;
+            }
         }
         if state.closing { Work::Stop } else { Work::Wait }
     }
@@ -218,6 +229,8 @@ impl Writer {
 
 enum Work {
     Write(Batch),
+    /// Begin the next generation, although no record of it is to be written.
+    Roll,
     Wait,
     Stop,
 }

@@ -28,6 +28,9 @@ mod crash;
 /// Storage that fails, fills up, forgets or lies.
 mod faults;
 
+/// Groups frozen for a cut.
+mod freeze;
+
 /// Several databases in one storage group.
 mod groups;
 

@@ -1,3 +1,6 @@
-//! Integration tests of the arithmetic of schedules.
+//! Integration tests: backups in simulated time, and histories of schedules.
+
+/// Backups of things that fail, hang and die.
+mod backups;
 
 mod histories;

@@ -4,7 +4,8 @@
 //! [`layout`] assigns drives to locations, [`size`] computes their size, [`make`] makes them, [`inspect`] checks whether
 //! existing ones can be opened, [`open`] opens them on the group's thread, [`run`](mod@run) is the flow of both runs.
 
-pub mod counting_device;
+pub mod backup_cutter;
+mod counting_device;
 pub mod inspect;
 pub mod layout;
 pub mod make;

@@ -4,6 +4,7 @@
 //! was interrupted anywhere continues.
 
 use super::{
+    backup_cutter::{CutPool, GroupCutter},
     counting_device::{CountingDevice, IoCounters},
     layout::pool_name,
     make::uuid,
@@ -11,14 +12,15 @@ use super::{
 };
 use array::{
     format::{VolumeId, row::WriteCache},
-    pool::{NewVolume, OpenSetting, Pool, VolumeSetting, events::PoolEventReader, open},
+    pool::{NewVolume, OpenSetting, Pool, VolumeSetting, events::PoolEventReader, open, settle_cuts},
     volume::VolumeDevice,
 };
+use protect::backup::BackupCutter;
 use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 use workload::{
     database::{
         measure::pools::{PoolFacts, PoolSet, PoolTraffic},
-        run::group::GroupStorage,
+        run::group::{BACKUP_PREFIX, GroupStorage},
     },
     meter::VolumeRole,
 };
@@ -81,6 +83,12 @@ pub async fn open_group(
 ) -> IoResult<GroupStorage> {
     let databases = GroupPool::open(world, &group.databases, events).await?;
     let logs = GroupPool::open(world, &group.logs, events).await?;
+    let both = [Rc::clone(&databases.pool), Rc::clone(&logs.pool)];
+    // A run that was killed may have left a cut that one pool does not know of.
+    settle_cuts(&both).await.map_err(|error| in_pool(VolumeRole::Database, &error))?;
+    for pool in [&databases, &logs] {
+        pool.remove_backups().await?;
+    }
     let mut files = Vec::new();
     for (file, size) in &group.databases.volumes {
         let directory = databases.directory(world, file, *size).await?;
@@ -166,6 +174,20 @@ impl GroupPool {
         Ok(Rc::new(ExtentDirectory::open(device).await?.named(self.name())))
     }
 
+    /// Removes the backups of an earlier run: this one overwrites the databases.
+    async fn remove_backups(&self) -> IoResult<()> {
+        let failed = |error| in_pool(self.spec.role, &error);
+        for volume in self.pool.volumes() {
+            for snapshot in self.pool.snapshots(&*volume.name).map_err(failed)? {
+                if snapshot.name.starts_with(BACKUP_PREFIX) {
+                    let name = snapshot.name.as_str();
+                    self.pool.delete_snapshot(&*volume.name, name).await.map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn facts(&self) -> PoolFacts {
         let space = self.pool.space();
         PoolFacts {
@@ -200,6 +222,14 @@ struct BothPools([GroupPool; 2]);
 impl PoolSet for BothPools {
     fn facts(&self) -> Vec<PoolFacts> {
         self.0.iter().map(GroupPool::facts).collect()
+    }
+
+    fn cutter(&self) -> Option<Rc<dyn BackupCutter>> {
+        let pools = self.0.each_ref().map(|open| CutPool {
+            pool: Rc::clone(&open.pool),
+            volumes: open.spec.volumes.iter().map(|(name, _)| name.clone()).collect(),
+        });
+        Some(Rc::new(GroupCutter { world: self.0[0].world.clone(), pools }))
     }
 
     fn close(&self) -> LocalFuture<IoResult<()>> {

@@ -30,6 +30,8 @@ pub const DATABASE_SIZE_MIN: ByteCount = ByteCount::mib(8);
 /// A database that has grown to its bound keeps splitting pages before deletes free space: observed
 /// up to 10 % beyond (1 GiB, one minute of exchange-2010).
 const OVERRUN_PERCENT: u64 = 15;
+/// A pool with backups is larger by this factor: they keep what is overwritten since.
+const HISTORY_FACTOR: u64 = 3;
 /// With fewer pages the cache cannot hold a path through a tree, a scan and the pages being written.
 const CACHE_PAGES_MIN: u64 = 64;
 /// The least cache of a group that the workload accepts.
@@ -180,8 +182,10 @@ fn room(request: &SizingRequest, volume: &RunVolume, database: ByteCount) -> Byt
 
 /// Drives of the pools of a group, for databases of `database` bytes each, and for logs.
 pub fn pool_drives(request: &SizingRequest, database: ByteCount) -> (DriveSize, DriveSize) {
+    let history = if request.plan.protection.is_some() { HISTORY_FACTOR } else { 1 };
     let databases = volume_bytes(request, database) * u64::from(request.plan.databases_per_group);
-    (DriveSize::for_storing(databases), DriveSize::for_storing(log_room(request) + DIRECTORY))
+    let logs = log_room(request) + DIRECTORY;
+    (DriveSize::for_storing(databases * history), DriveSize::for_storing(logs * history))
 }
 
 /// Bytes a volume with a database of `database` bytes grows to: the database with growth, its stamps, their directory.

@@ -26,6 +26,7 @@ pub fn request() -> SizingRequest {
             setup: None,
             notes: Vec::new(),
             layout: None,
+            protection: None,
         },
         size: None,
         cache: None,

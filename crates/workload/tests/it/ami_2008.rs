@@ -164,6 +164,7 @@ pub fn ami_2008() -> RunResults {
         failures: Vec::new(),
         pools: Vec::new(),
         baseline: None,
+        backups: Vec::new(),
         verified: vec![VerifiedFile {
             name: "priv1.edb".to_owned(),
             bytes: 139_755_274_240,
@@ -219,5 +220,6 @@ fn ami_2008_plan() -> RunPlan {
         setup: None,
         notes: Vec::new(),
         layout: None,
+        protection: None,
     }
 }

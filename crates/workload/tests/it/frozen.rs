@@ -173,6 +173,7 @@ pub fn plan(load: LoadPlan, duration_s: u64) -> RunPlan {
         setup: None,
         notes: Vec::new(),
         layout: None,
+        protection: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The workload's integration tests: one binary, a module for each subject.
 
 mod ami_2008;
+mod backups;
 mod blanked;
 mod compared;
 mod compressed;

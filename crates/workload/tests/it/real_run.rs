@@ -44,6 +44,7 @@ pub fn plan(profile: &str, load: LoadPlan) -> RunPlan {
         setup: None,
         notes: Vec::new(),
         layout: None,
+        protection: None,
     }
 }
 

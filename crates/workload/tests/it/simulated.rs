@@ -1,9 +1,15 @@
 //! Runs of one group in a simulated world, for tests: minutes of storage in seconds.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use workload::{
     database::{
         GroupPlacement, RunEnvironment,
+        measure::pools::PoolSet,
         plan::{LoadPlan, RunPlan, profile::ServerProfile},
         results::{HostFacts, RunResults, test_log::Phase},
         run::{driver::run, group::GroupStorage},
@@ -18,9 +24,14 @@ use world::{
 /// Folders of databases and logs.
 type Directories = (Rc<dyn Directory>, Rc<dyn Directory>);
 
+/// Makes the pools of a run.
+type MakePools = fn(World) -> Rc<dyn PoolSet>;
+
 thread_local! {
     /// Those of the one group. A simulation is one thread.
     static DIRECTORIES: RefCell<Option<Directories>> = const { RefCell::new(None) };
+    /// Makes the pools that are said to be below them.
+    pub static POOLS: Cell<Option<MakePools>> = const { Cell::new(None) };
 }
 
 /// Storage of a test: reads of one mean length, so many at once. Writes cost next to nothing, as where a
@@ -55,6 +66,7 @@ pub fn plan(load: LoadPlan, duration_s: u64) -> RunPlan {
         setup: None,
         notes: Vec::new(),
         layout: None,
+        protection: None,
     }
 }
 
@@ -87,12 +99,12 @@ pub fn run_on_drives(
         DIRECTORIES.set(Some((database, log)));
         let stop = Cancellation::default();
         let surroundings = RunEnvironment {
-            open: Arc::new(|_, _| {
+            open: Arc::new(|world, _| {
                 let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
                 let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
-                Box::pin(
-                    async move { Ok(GroupStorage { databases, log: (log, "logs".to_owned()), pools: None }) },
-                )
+                let pools = POOLS.get().map(|make| make(world));
+                let storage = GroupStorage { databases, log: (log, "logs".to_owned()), pools };
+                Box::pin(async move { Ok(storage) })
             }),
             place: GroupPlacement::CallerThread,
             stop: stop.clone(),

@@ -36,6 +36,7 @@ impl FileTail {
     pub async fn take(shared: &Rc<SharedGroup>, table: &Table) -> Result<Rc<Self>> {
         let tree = table.tree();
         loop {
+            shared.wait_for_writes_allowed().await;
             let growing = {
                 let mut core = shared.core.borrow_mut();
                 core.check_running()?;

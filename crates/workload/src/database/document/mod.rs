@@ -6,6 +6,7 @@
 
 mod anomalies;
 mod averages;
+mod backups;
 mod charts;
 mod io;
 mod mailboxes;
@@ -77,6 +78,9 @@ pub fn document(results: &RunResults, verdict: &RunVerdict) -> Document {
     }
     if !results.pools.is_empty() {
         document.section(pools::section(results, verdict));
+    }
+    if !results.backups.is_empty() {
+        document.section(backups::section(results));
     }
     sections::add_sections(&mut document, results);
     document.section(sources::sources());
@@ -331,6 +335,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &RunVerd
     anomalies::add_findings(document, results);
     averages::add_findings(document, results);
     pools::add_findings(document, results);
+    backups::add_findings(document, results);
     let late = results.late;
     if late.longest_s() > LATE_WARNED_S {
         let after = match late.unanswered {

@@ -1,6 +1,7 @@
 //! The database load: mailbox databases, the operations on them, and the sessions that run these. Uses
 //! [`plan`](super::plan).
 
+pub mod answer_gap;
 pub mod create;
 pub mod error;
 pub mod key_space;

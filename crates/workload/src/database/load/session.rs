@@ -3,6 +3,7 @@
 use crate::{
     database::{
         load::{
+            answer_gap::AnswerGap,
             key_space::{KeySpace, RecordClaim},
             mail_record::{ContentError, RecordVersion},
             mail_table::MailDatabase,
@@ -32,6 +33,8 @@ pub struct SessionContext {
     pub operations_per_transaction: u32,
     pub meter: OperationMeter,
     pub failures: Rc<FailureLog>,
+    /// The gap that a freeze leaves in the answers to commits.
+    pub gap: AnswerGap,
 }
 
 /// The engine extends a full table of N bytes by N / this.
@@ -197,6 +200,7 @@ impl<'l> Transaction<'l> {
                 self.settle(false);
                 return Err(error);
             }
+            self.load.gap.note(self.load.world.now());
             self.load.meter.count(|counts| match durability {
                 Durability::Lazy => counts.commits_lazy += 1,
                 Durability::Stable => counts.commits_durable += 1,

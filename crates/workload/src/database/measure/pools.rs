@@ -2,13 +2,20 @@
 //! it asks the object that the caller supplied, and closes it after verification.
 
 use crate::meter::VolumeRole;
+use protect::backup::BackupCutter;
 use serde::{Deserialize, Serialize};
+use std::rc::Rc;
 use world::{IoResult, LocalFuture};
 
 /// The pools below the files of one group.
 pub trait PoolSet {
     /// Snapshot of each pool, always in the same order.
     fn facts(&self) -> Vec<PoolFacts>;
+
+    /// Cuts all volumes of the group at one moment, for backups; `None` if these pools cannot.
+    fn cutter(&self) -> Option<Rc<dyn BackupCutter>> {
+        None
+    }
 
     /// Closes the pools cleanly. The files must not be used afterwards.
     fn close(&self) -> LocalFuture<IoResult<()>>;

@@ -4,6 +4,7 @@ pub mod caveats;
 pub mod estimate;
 pub mod load;
 pub mod profile;
+pub mod protection;
 pub mod setting;
 pub mod setup;
 
@@ -12,6 +13,7 @@ pub use load::{LoadPlan, ProbePlan};
 use crate::{
     database::plan::{
         profile::{ServerProfile, ServerProfileError},
+        protection::ProtectionPlan,
         setup::Setup,
     },
     time_span::TimeSpan,
@@ -89,6 +91,9 @@ pub struct RunPlan {
     /// The user's notes about the storage: keys and values.
     #[serde(default)]
     pub notes: Vec<(String, String)>,
+    /// Backups while the load is measured; None if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protection: Option<ProtectionPlan>,
 }
 
 /// A rejected plan. Every message is one line.
@@ -225,6 +230,7 @@ pub(crate) mod tests {
             setup: None,
             notes: Vec::new(),
             layout: None,
+            protection: None,
         }
     }
 

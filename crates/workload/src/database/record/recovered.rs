@@ -276,6 +276,7 @@ impl GroupRecovery {
             failures: known.map(|known| (known.failures.clone(), known.failure_counts)).unwrap_or_default(),
             verified: self.verified,
             pools: Vec::new(),
+            backups: Vec::new(),
         }
     }
 }

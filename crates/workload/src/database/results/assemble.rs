@@ -81,6 +81,7 @@ impl RunResults {
             failures: outcomes.iter().flat_map(|outcome| outcome.failures.0.clone()).collect(),
             verified: outcomes.iter().flat_map(|outcome| outcome.verified.clone()).collect(),
             pools: outcomes.iter().flat_map(|outcome| outcome.pools.clone()).collect(),
+            backups: outcomes.iter().flat_map(|outcome| outcome.backups.clone()).collect(),
             baseline: None,
             samples,
             host_samples: frame.host_samples,

@@ -1,6 +1,7 @@
 //! Results of a run: plain values that can be saved, then judged and rendered later or elsewhere.
 
 mod assemble;
+pub mod backups;
 pub mod baseline;
 mod engine;
 pub mod figures;
@@ -25,6 +26,7 @@ use crate::{
         },
         plan::{LoadPlan, RunPlan},
         results::{
+            backups::BackupResults,
             baseline::PathFigures,
             kernel::KernelResults,
             search::SearchResults,
@@ -102,6 +104,9 @@ pub struct RunResults {
     /// Pools below the files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolResults>,
+    /// Backups taken while the load was measured. A run that was cut off has them in its test log alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backups: Vec<BackupResults>,
     /// The same run on the same storage without the pools, for comparison.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "beside")]
     pub baseline: Option<PathFigures>,

@@ -8,7 +8,7 @@ use crate::{
             scan::ScanTotals,
         },
         measure::{pools::PoolResults, sample::Sample, verify::VerifiedFile},
-        results::{EngineCounters, LateResults},
+        results::{EngineCounters, LateResults, backups::BackupResults},
     },
     meter::{MeterReading, SlowTally},
     pacing::PacingState,
@@ -84,4 +84,6 @@ pub struct GroupOutcome {
     pub verified: Vec<VerifiedFile>,
     /// Results of the pools below; empty if the storage did not answer.
     pub pools: Vec<PoolResults>,
+    /// Backups taken while the load was measured.
+    pub backups: Vec<BackupResults>,
 }

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     database::{
         load::{
+            answer_gap::AnswerGap,
             create::CreationOutcome,
             operation::OperationMeter,
             scan::BackgroundScan,
@@ -79,6 +80,7 @@ impl RunningLoad {
             operations_per_transaction: profile.operations_per_transaction(),
             meter: OperationMeter::default(),
             failures: Rc::default(),
+            gap: AnswerGap::default(),
         });
         let sessions = (0..plan.sessions())
             .map(|number| {

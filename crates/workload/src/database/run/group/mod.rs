@@ -10,6 +10,7 @@ mod creation;
 mod files;
 mod load;
 mod measurement;
+mod protection;
 mod recording;
 mod trials;
 mod watchdog;
@@ -31,12 +32,14 @@ use creation::create_databases;
 use files::GroupFiles;
 use load::RunningLoad;
 use measurement::Measurement;
+use protection::RunningProtection;
 use std::{rc::Rc, time::Duration};
 use trials::TrialRunner;
 use watchdog::Watchdog;
 use world::World;
 
 pub use files::GroupStorage;
+pub use protection::BACKUP_PREFIX;
 
 /// Interval between samples of the load.
 const TICK: Duration = Duration::from_secs(1);
@@ -123,12 +126,18 @@ impl GroupRun {
             fill_cache(&mut load, &instance).await;
             self.context.meet(2).await;
         }
+        let mut backups = Vec::new();
         if complete && !self.context.state.ending() {
             if self.context.plan.load.probe().is_some() {
                 TrialRunner { instance: &instance, load: &mut load }.run(&self.watchdog).await;
             } else {
+                let protection = RunningProtection::start(&self.context, &load.group, &instance);
                 let mut measurement = Measurement { instance: &instance, load: &mut load };
                 let mut sampler = measurement.run().await;
+                if let Some(protection) = protection {
+                    // A backup waits for the storage too.
+                    backups = self.watchdog.within_limit(protection.stop()).await.unwrap_or_default();
+                }
                 measurement.settle(&self.watchdog, &mut sampler).await;
                 load.record_end();
             }
@@ -179,6 +188,7 @@ impl GroupRun {
             failures: failures.reading(),
             verified,
             pools: results_of(self.context.number, &tally.pools, last),
+            backups,
         })
     }
 }

@@ -1,0 +1,104 @@
+//! `prove --pool --protect`: backups under load, and one of them opened on clones and verified.
+
+use crate::spindle::{Bench, answered, json_of};
+use array::{
+    format::VolumeId,
+    pool::{NewClone, OpenSetting, Pool, open},
+    volume::VolumeDevice,
+};
+use std::{fs, path::Path, rc::Rc};
+use world::{
+    BlockDevice, Buffer, ByteOffset, Directory, ExtentDirectory, World,
+    real::{self, AccessMode, FileDevice, RealOptions},
+};
+
+const KEPT: usize = 2;
+
+#[test]
+fn backups_under_load_are_application_consistent_and_a_clone_of_one_verifies() {
+    let bench = Bench::new();
+    let run = ["prove", "--pool", "--size", "16MiB", "--cache", "4MiB", "--duration", "6s", "--seed", "7"];
+    let said = bench.run(&[&run[..], &["--protect", "every=1s,keep=2", "--report", "one"]].concat());
+    answered(&said);
+    let backups = lines_of_backups(&said.stderr);
+    println!("note: {backups:#?}");
+    assert!(backups.len() > KEPT, "{}", said.stderr);
+    assert!(backups.iter().all(|line| line.contains(": application, commits waited ")), "{backups:#?}");
+    let deleted = backups.iter().filter(|line| line.ends_with(" deleted")).count();
+    assert_eq!(deleted, backups.len() - KEPT, "{backups:#?}");
+    let html = fs::read_to_string(bench.path("one.html")).expect("a report");
+    assert!(html.contains("Backups while the load was measured") && html.contains("Freeze window"));
+    let document =
+        json_of(&fs::read_to_string(bench.path("one.json")).expect("a report"))["document"].clone();
+    assert!(
+        document.to_string().contains("labelled application"),
+        "the section says what the labels are worth"
+    );
+
+    let newest = backups.last().and_then(|line| line.split_once(": ")).expect("a name").0.to_owned();
+    let (folder, drives) = (bench.make_folder("opened"), bench.path("spindle-data"));
+    real::run(0, RealOptions::default(), async |world| {
+        for pool in ["db", "log"] {
+            open_backup(&world, &drives, pool, &newest, &folder).await;
+        }
+    });
+    let verified = bench.run(&["verify", "opened"]);
+    assert_eq!(verified.code, Some(0), "{}{}", verified.stdout, verified.stderr);
+    assert!(fs::read_dir(&folder).expect("a folder").count() > 3, "databases, logs and their small files");
+}
+
+/// Clones every volume of a pool as the backup has it, and copies the files on the clones into a folder.
+async fn open_backup(world: &World, drives: &Path, pool: &str, backup: &str, folder: &Path) {
+    let drive = |number| drives.join(format!("sg1-{pool}-drive{number}.spindle"));
+    let devices: Vec<Rc<dyn BlockDevice>> = (1..=8)
+        .map(|number| {
+            let device = FileDevice::open(&drive(number), AccessMode::ReadWrite).expect("a drive");
+            Rc::new(device) as Rc<dyn BlockDevice>
+        })
+        .collect();
+    let pool = open(world, &devices, OpenSetting::default()).await.expect("the pool opens");
+    for (index, volume) in pool.volumes().iter().enumerate() {
+        let names: Vec<String> =
+            pool.snapshots(&*volume.name).expect("listed").into_iter().map(|found| found.name).collect();
+        assert_eq!(names.len(), KEPT, "as many are kept as was said: {names:?}");
+        let clone = NewClone {
+            name: format!("clone-{index}"),
+            volume: VolumeId([index as u8 + 1; 16]),
+            is_independent: false,
+        };
+        pool.clone_volume(&*volume.name, Some(backup.into()), &clone).await.expect("it can be cloned");
+        copy_files(&pool, &clone.name, folder).await;
+    }
+    pool.close().await.expect("the pool closes");
+}
+
+async fn copy_files(pool: &Rc<Pool>, volume: &str, folder: &Path) {
+    let device = VolumeDevice(pool.volume(volume).expect("just made"));
+    let directory = ExtentDirectory::open(Rc::new(device)).await.expect("a directory");
+    for entry in directory.list().await.expect("listed") {
+        let file = directory.open(&entry.name).await.expect("there");
+        let whole = Buffer::zeroed(file.geometry().size.0 as usize);
+        let bytes = file.read(ByteOffset(0), vec![whole]).await.expect("readable");
+        fs::write(folder.join(&entry.name), &bytes[0][..]).expect("room for it");
+    }
+}
+
+/// Lines of the test log about backups, without their times.
+fn lines_of_backups(stderr: &str) -> Vec<String> {
+    let begin = |line: &str| line.find("backup-").map(|at| line[at..].to_owned());
+    stderr.lines().filter_map(begin).collect()
+}
+
+#[test]
+fn bad_values_of_protect_are_refused_in_one_line() {
+    let bench = Bench::new();
+    let refused = |words: &[&str]| bench.refused(&[&["prove"], words].concat());
+    let lacks = refused(&["--pool", "--protect", "every=10s"]);
+    assert!(lacks.contains("it lacks keep=; write every=TIME,keep=N, such as every=10s,keep=24"), "{lacks}");
+    let zero = refused(&["--pool", "--protect", "every=0s,keep=3"]);
+    assert!(zero.contains("every=0s: whole seconds from 1s to 24h are possible"), "{zero}");
+    let alone = refused(&["--protect", "every=10s,keep=3"]);
+    assert!(alone.contains("--pool"), "{alone}");
+    let search = refused(&["--pool", "--max", "--protect", "every=10s,keep=3"]);
+    assert!(search.contains("--protect with a search"), "{search}");
+}

@@ -1,0 +1,77 @@
+//! Planted bugs of a backup, each at the very place where a programmer might make the mistake: a test that does
+//! not notice one is worth nothing. They exist in builds with debug assertions alone.
+
+/// A bug to plant in backups.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackupBug {
+    /// Nothing is thawed once a step has failed.
+    ThawForgottenOnError,
+    /// What comes after the thaw is left out if the freeze failed.
+    AfterForgottenOnError,
+    /// A hold stays if the cut failed.
+    HoldNotReleased,
+    /// Things are thawed in the order in which they were frozen.
+    UndoneForwards,
+    /// The label does not depend on what the thaw said.
+    LabelledWithoutThaw,
+    /// A thing that was not frozen counts as frozen.
+    FailedFreezeIgnored,
+    /// A cut that no freeze covers stays.
+    UncoveredCutKept,
+    /// Steps may take as long as they like.
+    BudgetIgnored,
+}
+
+impl BackupBug {
+    pub const ALL: [Self; 8] = [
+        Self::ThawForgottenOnError,
+        Self::AfterForgottenOnError,
+        Self::HoldNotReleased,
+        Self::UndoneForwards,
+        Self::LabelledWithoutThaw,
+        Self::FailedFreezeIgnored,
+        Self::UncoveredCutKept,
+        Self::BudgetIgnored,
+    ];
+}
+
+#[cfg(debug_assertions)]
+mod planting {
+    use super::BackupBug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<BackupBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all backups of this thread.
+    #[doc(hidden)]
+    pub fn with_backup_bug<T>(bug: BackupBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED.set(None);
+            }
+        }
+        let before = PLANTED.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is(bug: BackupBug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(crate) use planting::is;
+#[cfg(debug_assertions)]
+pub use planting::with_backup_bug;
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is(_: BackupBug) -> bool {
+    false
+}

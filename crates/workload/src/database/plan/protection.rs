@@ -1,0 +1,24 @@
+//! Backups that are taken while a run measures.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Most backups that are kept. A volume of the array can have more snapshots; a run has no use for them.
+pub const KEEP_MAX: u32 = 1000;
+/// Longest interval, in seconds: a day.
+pub const EVERY_S_MAX: u64 = 86_400;
+
+/// How often backups are taken, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtectionPlan {
+    /// Seconds from the beginning of one to that of the next.
+    pub every_s: u64,
+    /// The oldest is removed once there are more.
+    pub keep: u32,
+}
+
+impl ProtectionPlan {
+    pub fn every(&self) -> Duration {
+        Duration::from_secs(self.every_s)
+    }
+}

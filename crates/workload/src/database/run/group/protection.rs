@@ -1,0 +1,203 @@
+//! Backups of a group while its load is measured: taken on a schedule, labelled, and the oldest removed once a
+//! new one is there.
+
+use super::context::GroupContext;
+use crate::database::{
+    load::session::SessionContext, plan::protection::ProtectionPlan, results::backups::BackupResults,
+};
+use maildb::{FrozenGroup, GroupFreezer, Instance};
+use protect::backup::{
+    BackupCutter, BackupLabel, BackupOutcome, BackupPolicy, BackupSet, Consistency, Freezable, StepError,
+    StepResult, start_backup,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+    time::Duration,
+};
+use world::{JoinHandle, LocalFuture, Moment};
+
+/// Names of a run's backups begin so.
+pub const BACKUP_PREFIX: &str = "backup-";
+/// Interval between checks for the first answer after a freeze, or for the end of the load.
+const POLL: Duration = Duration::from_millis(5);
+/// Longest wait for that answer.
+const FIRST_ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Backups being taken.
+pub(super) struct RunningProtection {
+    task: JoinHandle<Vec<BackupResults>>,
+    stops: Rc<Cell<bool>>,
+}
+
+impl RunningProtection {
+    /// Starts to take backups, if the plan says so and the storage can cut.
+    pub(super) fn start(
+        context: &GroupContext,
+        load: &Rc<SessionContext>,
+        instance: &Instance,
+    ) -> Option<Self> {
+        let plan = context.plan.protection?;
+        let cutter = context.pools.as_ref()?.cutter()?;
+        let stops = Rc::<Cell<bool>>::default();
+        let group = FrozenSessions {
+            name: format!("storage group {}", context.number + 1),
+            freezer: instance.freezer(),
+            frozen: Rc::default(),
+            load: Rc::clone(load),
+        };
+        let keeper = BackupKeeper {
+            context: context.clone(),
+            load: Rc::clone(load),
+            plan,
+            set: BackupSet { things: vec![Rc::new(group)], cutter: Rc::clone(&cutter) },
+            cutter,
+            stops: Rc::clone(&stops),
+            began: context.world.now(),
+            kept: VecDeque::new(),
+            taken: Vec::new(),
+        };
+        let task = context.world.spawn("backups", keeper.work());
+        Some(Self { task, stops })
+    }
+
+    /// Ends it after the backup that is being taken.
+    pub(super) async fn stop(self) -> Vec<BackupResults> {
+        self.stops.set(true);
+        self.task.await
+    }
+}
+
+struct BackupKeeper {
+    context: GroupContext,
+    load: Rc<SessionContext>,
+    plan: ProtectionPlan,
+    set: BackupSet,
+    cutter: Rc<dyn BackupCutter>,
+    stops: Rc<Cell<bool>>,
+    began: Moment,
+    /// Names of the backups that are there, oldest first.
+    kept: VecDeque<String>,
+    taken: Vec<BackupResults>,
+}
+
+impl BackupKeeper {
+    async fn work(mut self) -> Vec<BackupResults> {
+        let run = self.context.world.wall().seconds;
+        for number in 1.. {
+            // One that took longer than the interval delays those that follow.
+            let due = (self.began + self.plan.every() * number).max(self.context.world.now());
+            while self.context.world.now() < due && !self.stops.get() {
+                self.context.world.sleep(POLL).await;
+            }
+            if self.stops.get() {
+                break;
+            }
+            self.take(&format!("{BACKUP_PREFIX}{run}-{number}")).await;
+        }
+        self.taken
+    }
+
+    async fn take(&mut self, name: &str) {
+        let at_s = self.context.world.now().since(self.began).as_secs_f64();
+        let policy = BackupPolicy::default();
+        let outcome = start_backup(&self.context.world, self.set.clone(), policy, name).await;
+        let window = self.window(&outcome).await;
+        let mut problems = outcome.problems.clone();
+        let mut deleted = Vec::new();
+        if outcome.label.is_some() {
+            self.kept.push_back(name.to_owned());
+            while self.kept.len() > self.plan.keep as usize {
+                let oldest = self.kept.pop_front().expect("more than are kept");
+                match self.cutter.remove(&oldest).await {
+                    Ok(()) => deleted.push(oldest),
+                    Err(error) => problems.push(format!("{oldest} was not removed: {error}")),
+                }
+            }
+        }
+        let freeze = outcome.freeze_began.zip(outcome.thawed).map(|(began, thawed)| thawed.since(began));
+        let milliseconds = |span: Duration| span.as_secs_f64() * 1e3;
+        let results = BackupResults {
+            group: self.context.number + 1,
+            name: name.to_owned(),
+            at_s,
+            label: outcome.label.as_ref().map(ToString::to_string),
+            problems,
+            window_ms: window.map(milliseconds),
+            freeze_ms: freeze.map(milliseconds),
+            kept: self.kept.len() as u32,
+            deleted,
+        };
+        self.context.say(in_a_line(&results, outcome.label.as_ref()));
+        self.taken.push(results);
+    }
+
+    /// The freeze as the load saw it.
+    async fn window(&self, outcome: &BackupOutcome) -> Option<Duration> {
+        outcome.thawed?;
+        let until = self.context.world.now() + FIRST_ANSWER_MAX;
+        while self.load.gap.length().is_none() && !self.stops.get() && self.context.world.now() < until {
+            self.context.world.sleep(POLL).await;
+        }
+        self.load.gap.length()
+    }
+}
+
+/// A line of the test log.
+fn in_a_line(results: &BackupResults, label: Option<&BackupLabel>) -> String {
+    let what = match label {
+        Some(BackupLabel::Crash(reason)) => format!("crash ({reason})"),
+        Some(label) => label.to_string(),
+        None => format!("not taken: {}", results.problems.join("; ")),
+    };
+    let window = results.window_ms.map(|ms| format!(", commits waited {ms:.1} ms")).unwrap_or_default();
+    let deleted = match &results.deleted[..] {
+        [] => String::new(),
+        names => format!(", {} deleted", names.join(" and ")),
+    };
+    format!("{}: {what}{window}, {} kept{deleted}", results.name, results.kept)
+}
+
+/// A group whose sessions wait while it is frozen.
+struct FrozenSessions {
+    name: String,
+    freezer: GroupFreezer,
+    frozen: Rc<RefCell<Option<FrozenGroup>>>,
+    load: Rc<SessionContext>,
+}
+
+impl Freezable for FrozenSessions {
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn consistency(&self) -> Consistency {
+        Consistency::Application
+    }
+
+    fn prepare(&self) -> LocalFuture<StepResult> {
+        let freezer = self.freezer.clone();
+        Box::pin(async move { freezer.prepare().await.map_err(|error| StepError(error.to_string())) })
+    }
+
+    fn freeze(&self, deadline: Moment) -> LocalFuture<StepResult> {
+        let (freezer, slot) = (self.freezer.clone(), Rc::clone(&self.frozen));
+        let load = Rc::clone(&self.load);
+        Box::pin(async move {
+            let frozen = freezer.freeze(deadline).await.map_err(|error| StepError(error.to_string()))?;
+            load.gap.begin();
+            *slot.borrow_mut() = Some(frozen);
+            Ok(())
+        })
+    }
+
+    fn thaw(&self) -> LocalFuture<Result<bool, StepError>> {
+        let was_first = self.frozen.take().is_some_and(FrozenGroup::thaw);
+        Box::pin(std::future::ready(Ok(was_first)))
+    }
+
+    fn after(&self) -> LocalFuture<StepResult> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
