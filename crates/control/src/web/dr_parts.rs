@@ -147,8 +147,8 @@ pub(super) async fn move_parts(
 ) -> Result<(), ApiProblem> {
     // Parts that are at two sites come to this one.
     let goes_away = parts.iter().all(|(_, group)| group.role == DrRole::Primary);
-    let mut moved = 0;
-    for (pool, group) in parts.iter().filter(|(_, group)| goes_away || group.role == DrRole::Secondary) {
+    let moving = parts.iter().filter(|(_, group)| goes_away || group.role == DrRole::Secondary);
+    for (moved, (pool, group)) in moving.enumerate() {
         let mut tries = 0;
         while let Err(problem) = move_part(api, (pool, group), goes_away).await {
             tries += 1;
@@ -169,7 +169,6 @@ pub(super) async fn move_parts(
             }
             api.world.sleep(MOVE_AGAIN).await;
         }
-        moved += 1;
     }
     Ok(())
 }
