@@ -5,6 +5,7 @@
 mod array;
 mod cuts;
 mod database;
+mod planted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use world::sim::{DriveStatistics, SimFault};

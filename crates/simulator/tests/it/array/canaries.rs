@@ -1,35 +1,40 @@
+use crate::planted::{SEEDS_MAX, caught};
 use array::simulation::canary::Canary;
 use simulator::array::{Branching, Bug, PoolRunOptions, Sometimes, canary::DriveBug, run};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-/// A bug must show within this many seeds.
-const SEEDS_MAX: u64 = 200;
-
-/// The seeds that caught rare bugs last: the search starts there and wraps around, to save time.
-fn first_seed(bug: Bug) -> u64 {
+/// A seed that shows a bug in a way of its own.
+fn remembered_seed(bug: Bug) -> u64 {
     match bug {
         Bug::InPool(Canary::SkipCrc) => 69,
+        Bug::InPool(Canary::ForgottenBump) => 3,
+        Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
+        Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 118,
+        Bug::InPool(Canary::OneLegTailServed) => 57,
+        Bug::InPool(Canary::OneLegAcknowledged) => 31,
+        Bug::InPool(Canary::StampBeforeItsTurn) => 157,
+        Bug::InPool(Canary::SegmentEnteredOverUnstableRecords) => 120,
+        Bug::InPool(Canary::FullDriveTakenForDead) => 13,
+        Bug::InPool(Canary::ReplayWithoutFlush) => 2,
+        Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
+        Bug::InPool(Canary::RetiredDriveHasTheLastCopy) => 94,
+        Bug::InPool(Canary::VoteGivenUpFirst) => 8,
+        Bug::InPool(Canary::LevellingRecordsTheNewCopyFirst) => 2,
+        Bug::InPool(Canary::CopiesInOneDomain) => 1,
+        Bug::InPool(Canary::CopiesAcrossSets) => 4,
+        Bug::InPool(Canary::ParentsDiscardShowsInTheChild) => 1,
+        Bug::InPool(Canary::RowGoesWithTheOldBranch) => 4,
+        Bug::InPool(Canary::FillOverwritesANewerWrite) => 1,
+        Bug::InPool(Canary::IntentForgotten) => 26,
         // At seed 0 it shows the same failure as deaths off by one.
         Bug::InPool(Canary::SnapshotSeesALaterWrite) => 1,
         // And here the same failure as a forgotten bump.
         Bug::InPool(Canary::MoverRacesAnOverwrite) => 1,
         // And here the same failure as a child that sees a later write of its parent.
         Bug::InPool(Canary::ForkPointGoesWithItsSnapshot) => 1,
-        Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
-        Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
-        Bug::InPool(Canary::ReadersNotWaitedFor) => 118,
-        Bug::InPool(Canary::OneLegTailServed) => 6,
-        Bug::InPool(Canary::OneLegAcknowledged) => 31,
         Bug::BeforeDrives(DriveBug::RecordsBeforeTheirHeader) => 79,
         Bug::BeforeDrives(DriveBug::GenerationNotStable) => 8,
-        Bug::InPool(Canary::StampBeforeItsTurn) => 157,
-        Bug::InPool(Canary::SegmentEnteredOverUnstableRecords) => 168,
-        Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
-        Bug::InPool(Canary::RetiredDriveHasTheLastCopy) => 94,
-        Bug::InPool(Canary::FullDriveTakenForDead) => 13,
-        Bug::InPool(Canary::IntentForgotten) => 26,
-        Bug::InPool(Canary::VoteGivenUpFirst) => 8,
-        Bug::InPool(Canary::RowGoesWithTheOldBranch) => 4,
         _ => 0,
     }
 }
@@ -70,7 +75,7 @@ fn clients_that_are_logged_behind_their_rollback_are_noticed() {
 
 fn check(bugs: impl Iterator<Item = Bug>) {
     let mut escaped = Vec::new();
-    let mut catches: BTreeMap<(u64, String), Bug> = BTreeMap::new();
+    let mut catches = BTreeSet::new();
     for bug in bugs {
         let (drive_fault, is_tight, drives_min) = (bug.drive_fault(), bug.is_tight(), bug.drives_min());
         let cuts_behind_replay = bug.cuts_behind_replay();
@@ -95,16 +100,22 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };
-        let mut seeds = (0..SEEDS_MAX).map(|index| (first_seed(bug) + index) % SEEDS_MAX);
-        let Some(failure) = seeds.find_map(|seed| run(seed, options).err()) else {
+        // Two bugs that fail alike at one seed are told apart by another.
+        let fails = |seed| {
+            let failure = run(seed, options).err()?;
+            (!catches.contains(&(seed, failure.what.clone()))).then_some(failure)
+        };
+        let Some(failure) = caught(&bug, remembered_seed(bug), fails) else {
             escaped.push(bug);
             continue;
         };
         let without = run(failure.seed, sound);
         assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
         println!("note: {bug:?} caught by seed {}: {}", failure.seed, failure.what);
-        let twin = catches.insert((failure.seed, failure.what), bug);
-        assert!(twin.is_none(), "{bug:?} and {twin:?} are indistinguishable");
+        catches.insert((failure.seed, failure.what));
     }
-    assert!(escaped.is_empty(), "these bugs were not caught by {SEEDS_MAX} seeds: {escaped:?}");
+    assert!(
+        escaped.is_empty(),
+        "{SEEDS_MAX} seeds do not show these bugs, or only as others fail: {escaped:?}"
+    );
 }

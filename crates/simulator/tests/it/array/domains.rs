@@ -5,7 +5,7 @@ type Count = fn(&PoolRunReport) -> u64;
 #[test]
 fn the_loss_of_a_failure_domain_loses_nothing() {
     let options = PoolRunOptions { domains: true, ..super::without_branches() };
-    let reports: Vec<_> = (0..super::fifth())
+    let reports: Vec<_> = (0..super::seeds_of_domains())
         .map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}")))
         .collect();
     let times =

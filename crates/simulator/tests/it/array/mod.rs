@@ -171,6 +171,11 @@ fn run_all(seeds: Range<u64>, options: PoolRunOptions) -> Vec<PoolRunReport> {
     reports
 }
 
+/// Seeds of runs that lose a failure domain: 50 in a test, 4,000 under `SPINDLE_FULL`.
+fn seeds_of_domains() -> u64 {
+    if std::env::var_os("SPINDLE_FULL").is_some() { 4_000 } else { 50 }
+}
+
 /// A fifth of all seeds: 100 in a test, 4,000 under `SPINDLE_FULL`.
 fn fifth() -> u64 {
     if std::env::var_os("SPINDLE_FULL").is_some() { 4_000 } else { 100 }

@@ -1,38 +1,47 @@
+use crate::planted::{SEEDS_MAX, caught};
 use simulator::database::{Canary, GroupRunOptions, run};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-/// A bug must show within this many seeds.
-const SEEDS_MAX: u64 = 200;
+/// A seed that shows a bug in a way of its own.
+fn remembered_seed(canary: Canary) -> u64 {
+    match canary {
+        Canary::PageBeforeItsLog => 9,
+        Canary::SkipTheShadow => 3,
+        Canary::ForgetAPage => 1,
+        // At seed 3 it fails as the shadow that is skipped.
+        Canary::ReplayTooLittle => 6,
+        // And at seed 0 as the checkpoint that is too far.
+        Canary::LinkBeforeStable => 2,
+        Canary::CloseForgetsLazyCommits => 15,
+        Canary::RelyOnUnstableStamps => 2,
+        Canary::BelieveThePages => 179,
+        _ => 0,
+    }
+}
 
 #[test]
 fn every_planted_bug_is_caught_within_200_seeds() {
     let mut escaped = Vec::new();
-    let mut catches: BTreeMap<(u64, String), Canary> = BTreeMap::new();
+    let mut catches = BTreeSet::new();
     for canary in Canary::ALL {
-        let grade = canary.grade();
-        let options = GroupRunOptions { canary: Some(canary), grade, ..GroupRunOptions::default() };
-        let caught = (0..SEEDS_MAX).find_map(|seed| run(seed, options).err());
-        match caught {
-            Some(failure) => {
-                let without = run(failure.seed, GroupRunOptions { grade, ..GroupRunOptions::default() });
-                assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
-                println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what);
-                if let Some(twin) = catches.insert((failure.seed, failure.what), canary) {
-                    assert!(differ(canary, twin), "{canary:?} and {twin:?} are indistinguishable");
-                }
-            }
-            None => escaped.push(canary),
-        }
+        let sound = GroupRunOptions { grade: canary.grade(), ..GroupRunOptions::default() };
+        let options = GroupRunOptions { canary: Some(canary), ..sound };
+        // Two bugs that fail alike at one seed are told apart by another.
+        let fails = |seed| {
+            let failure = run(seed, options).err()?;
+            (!catches.contains(&(seed, failure.what.clone()))).then_some(failure)
+        };
+        let Some(failure) = caught(&canary, remembered_seed(canary), fails) else {
+            escaped.push(canary);
+            continue;
+        };
+        let without = run(failure.seed, sound);
+        assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
+        println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what);
+        catches.insert((failure.seed, failure.what));
     }
-    assert!(escaped.is_empty(), "these bugs were not caught by {SEEDS_MAX} seeds: {escaped:?}");
-}
-
-/// True if two bugs that fail alike in one seed fail differently in another.
-fn differ(canary: Canary, twin: Canary) -> bool {
-    let outcome = |seed, canary: Canary| {
-        let options =
-            GroupRunOptions { canary: Some(canary), grade: canary.grade(), ..GroupRunOptions::default() };
-        run(seed, options).err().map(|failure| failure.what)
-    };
-    (0..SEEDS_MAX).any(|seed| outcome(seed, canary) != outcome(seed, twin))
+    assert!(
+        escaped.is_empty(),
+        "{SEEDS_MAX} seeds do not show these bugs, or only as others fail: {escaped:?}"
+    );
 }
