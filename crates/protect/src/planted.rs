@@ -7,7 +7,7 @@
 pub enum BackupBug {
     /// Nothing is thawed once a step has failed.
     ThawForgottenOnError,
-    /// What comes after the thaw is left out if the freeze failed.
+    /// Nothing comes after the thaw if the freeze failed.
     AfterForgottenOnError,
     /// A hold stays if the cut failed.
     HoldNotReleased,

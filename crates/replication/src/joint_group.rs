@@ -53,7 +53,7 @@ enum JointPhase {
     Together,
 }
 
-/// What a part may send.
+/// The frames that a part may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JointGate {
     /// Nothing: another part has no channel.
@@ -272,7 +272,7 @@ impl JointGroup {
 }
 
 impl PartStanding {
-    /// What is left of a part without a flow as primary.
+    /// The rest of a part without a flow as primary.
     fn at_rest(&self) -> Self {
         Self { opening: self.opening, joined: self.joined, ..Self::default() }
     }

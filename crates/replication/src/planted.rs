@@ -109,10 +109,10 @@ impl ReplicationBug {
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
     pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
         (Self::PartedWithoutOthers, 2),
-        (Self::JoinedTooEarly, 76),
-        (Self::JointStateIgnored, 121),
-        (Self::JoinNotSettled, 113),
-        (Self::JointStateTakenAgain, 165),
+        (Self::JoinedTooEarly, 78),
+        (Self::JointStateIgnored, 148),
+        (Self::JoinNotSettled, 151),
+        (Self::JointStateTakenAgain, 161),
     ];
 
     /// Bugs of comparisons.

@@ -71,6 +71,11 @@ impl Scene {
     }
 }
 
+/// Number of seeds in a quick run, or in a full one (`SPINDLE_FULL`).
+pub fn seeds(quick: u64, full: u64) -> u64 {
+    if std::env::var_os("SPINDLE_FULL").is_some() { full } else { quick }
+}
+
 /// A checkpoint after every few writes.
 pub fn small() -> OpenSetting {
     OpenSetting { table_entries: 40, cache_bytes: 64 << 10, ..OpenSetting::default() }

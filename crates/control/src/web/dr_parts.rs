@@ -59,7 +59,7 @@ impl DrPartRow {
         })
     }
 
-    /// What keeps the parts apart, and the next step.
+    /// The reason for which the parts are apart, and the next step.
     pub(super) fn problem(&self, name: &str) -> Option<String> {
         let numbers = |parts: &[usize]| parts.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         let of = self.parts;

@@ -133,23 +133,12 @@ fn two_sites_keep_what_hosts_were_answered_whatever_is_asked_and_whatever_crashe
 #[cfg(debug_assertions)]
 #[test]
 fn each_planted_bug_of_dr_groups_is_noticed_within_a_few_seeds() {
-    use control::planted::{DrBug, with_dr_bug};
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut escaped = Vec::new();
-    for bug in DrBug::ALL {
-        // The tests begin near seeds that show these: the others would only take time.
-        let first = match bug {
-            DrBug::ConnectionNotCut => 7,
-            DrBug::RecordLeftBehind => 3,
-            _ => 0,
-        };
-        let is_noticed = |&seed: &u64| with_dr_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
-        match (first..first + PLANTED_SEEDS_MAX).find(is_noticed) {
-            Some(seed) => println!("note: {bug:?} was noticed by seed {seed}"),
-            None => escaped.push(bug),
-        }
-    }
-    std::panic::set_hook(hook);
-    assert!(escaped.is_empty(), "{escaped:?} escaped {PLANTED_SEEDS_MAX} seeds");
+    use control::planted::DrBug;
+    let remembered_seed = |bug| match bug {
+        DrBug::ConnectionNotCut => 7,
+        DrBug::RecordLeftBehind => 3,
+        _ => 0,
+    };
+    let bugs = DrBug::ALL.map(|bug| (bug, remembered_seed(bug)));
+    crate::planted::assert_dr_bugs_panic(bugs, PLANTED_SEEDS_MAX, live);
 }

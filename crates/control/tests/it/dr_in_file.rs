@@ -85,7 +85,7 @@ fn live(seed: u64) -> bool {
 fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
     let seeds = match std::env::var("SPINDLE_SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 24 },
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 10 },
     };
     let is_one = seeds.end == seeds.start + 1;
     let mut half_made = 0;
@@ -99,14 +99,6 @@ fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_group_that_is_made_twice_is_noticed() {
-    use control::planted::{DrBug, with_dr_bug};
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let is_noticed = |&seed: &u64| {
-        with_dr_bug(DrBug::MakingForgotten, || std::panic::catch_unwind(|| live(seed)).is_err())
-    };
-    let noticed = (0..80).find(is_noticed);
-    std::panic::set_hook(hook);
-    assert!(noticed.is_some(), "it escaped");
-    println!("note: it was noticed by seed {noticed:?}");
+    use control::planted::DrBug;
+    crate::planted::assert_dr_bugs_panic([(DrBug::MakingForgotten, 4)], 80, live);
 }

@@ -26,6 +26,7 @@ mod journal;
 mod journal_damage;
 mod metrics;
 mod monitoring;
+mod planted;
 mod real_threads;
 mod recovery;
 mod row_crashes;

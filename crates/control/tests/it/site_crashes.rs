@@ -289,13 +289,14 @@ fn each_planted_bug_of_an_apply_is_noticed_within_a_few_seeds() {
     use control::planted::{ApplyBug, with_bug};
     const SEEDS_MAX: u64 = 40;
     for bug in ApplyBug::ALL {
-        // One seed of thirty shows these: the others would only take time.
-        let first = match bug {
-            ApplyBug::DocumentBeforeItsSteps => 18,
-            ApplyBug::EndedBeforeItsLastStep => 26,
+        let remembered = match bug {
+            ApplyBug::DocumentBeforeItsSteps => 20,
+            ApplyBug::MadeInsteadOfRenamed => 1,
+            ApplyBug::EndedBeforeItsLastStep => 28,
             _ => 0,
         };
-        let found = (first..SEEDS_MAX).find_map(|seed| Some((seed, with_bug(bug, || lives(seed)).err()?)));
+        let fails = |seed| with_bug(bug, || lives(seed)).err();
+        let found = crate::planted::noticed(bug, (remembered, SEEDS_MAX), fails);
         let (seed, violation) =
             found.unwrap_or_else(|| panic!("{bug:?} was not noticed by {SEEDS_MAX} seeds"));
         println!(

@@ -26,7 +26,7 @@ enum GatePhase {
     Frozen,
 }
 
-/// See the module's invariants.
+/// The waiting that a freeze causes: of commits, of writes to the databases, and of the log.
 #[derive(Default)]
 pub struct FreezeGate {
     phase: Cell<GatePhase>,

@@ -3,7 +3,7 @@
 use crate::planted::{self, BackupBug};
 use std::fmt;
 
-/// What a frozen thing guarantees; the first is worth more.
+/// The guarantee of a frozen thing; the first is worth more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consistency {
     /// The cut holds exactly what the application had answered.
@@ -12,7 +12,7 @@ pub enum Consistency {
     Filesystem,
 }
 
-/// What a backup is worth.
+/// The worth of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackupLabel {
     Application,
@@ -31,7 +31,7 @@ impl fmt::Display for BackupLabel {
     }
 }
 
-/// What one thing said about its freeze.
+/// The word of one thing about its freeze.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreezeEvidence {
     /// Its name for people.

@@ -37,7 +37,7 @@ pub trait Freezable {
     /// Name for people: `storage group 1`.
     fn describe(&self) -> String;
 
-    /// What a cut is worth that was taken while it was frozen.
+    /// The worth of a cut that was taken while it was frozen.
     fn consistency(&self) -> Consistency;
 
     /// Prepares the freeze while work goes on.

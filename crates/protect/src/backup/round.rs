@@ -8,21 +8,21 @@ use crate::planted::{self, BackupBug};
 use std::{rc::Rc, time::Duration};
 use world::{JoinHandle, Moment, World, with_deadline};
 
-/// What is frozen, in this order, and what cuts.
+/// The things to freeze, in this order, and the one that cuts.
 #[derive(Clone)]
 pub struct BackupSet {
     pub things: Vec<Rc<dyn Freezable>>,
     pub cutter: Rc<dyn BackupCutter>,
 }
 
-/// How a backup ended.
+/// The end of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupOutcome {
     pub name: String,
     /// `None` if there is no cut: see the problems.
     pub label: Option<BackupLabel>,
     pub evidence: Vec<FreezeEvidence>,
-    /// When the first freeze began, the cut returned, and the last thaw had ended.
+    /// The moments at which the first freeze began, the cut returned, and the last thaw had ended.
     pub freeze_began: Option<Moment>,
     pub cut_returned: Option<Moment>,
     pub thawed: Option<Moment>,
@@ -57,7 +57,7 @@ pub fn start_backup(
     world.spawn("backup", round.complete())
 }
 
-/// How far a thing has come.
+/// The step that a thing has reached.
 #[derive(Default)]
 struct ThingState {
     is_prepare_asked: bool,
@@ -207,7 +207,7 @@ impl Round {
         }
     }
 
-    /// When the freeze must end; counts from the first call.
+    /// The moment at which the freeze must end; counts from the first call.
     fn deadline(&mut self) -> Moment {
         *self.outcome.freeze_began.get_or_insert(self.world.now()) + self.policy.budget()
     }

@@ -95,7 +95,7 @@ impl Scene {
         }
     }
 
-    /// Where both sites have answered what the other one lacks, that of the primary counts.
+    /// If both sites have answered what the other one lacks, that of the primary counts.
     fn choose(&self) {
         for (site, other) in [(0, 1), (1, 0)] {
             for part in 0..PARTS {

@@ -22,7 +22,7 @@ const SLOW: u32 = 5;
 const FAILING: u32 = 3;
 
 thread_local! {
-    /// What was cut and removed, in its order.
+    /// Everything that was cut and removed, in its order.
     static JOURNAL: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -19,7 +19,7 @@ const COUNTER: i64 = -1;
 /// Rows that a transaction changes; `None` deletes.
 type Changes = BTreeMap<(i32, i64), Option<(String, Vec<u8>)>>;
 
-/// What one session has done.
+/// The work of one session so far.
 #[derive(Default)]
 struct Progress {
     /// The changes of each of its transactions whose commit was called.

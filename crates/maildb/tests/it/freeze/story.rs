@@ -40,7 +40,7 @@ struct Story {
     scene: Scene,
 }
 
-/// What the tasks of a story share.
+/// The state that the tasks of a story share.
 #[derive(Clone)]
 struct Scene {
     drive: Rc<SimDrive>,

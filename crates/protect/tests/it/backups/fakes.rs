@@ -49,7 +49,7 @@ impl Journal {
     }
 }
 
-/// How a step goes.
+/// The course of a step.
 #[derive(Clone, Copy)]
 enum Course {
     Succeeds(Duration),

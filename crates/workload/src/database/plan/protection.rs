@@ -8,7 +8,7 @@ pub const KEEP_MAX: u32 = 1000;
 /// Longest interval, in seconds: a day.
 pub const EVERY_S_MAX: u64 = 86_400;
 
-/// How often backups are taken, and how many are kept.
+/// The interval of backups, and the number of those that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtectionPlan {
     /// Seconds from the beginning of one to that of the next.
