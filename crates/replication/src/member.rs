@@ -137,6 +137,13 @@ impl GroupMember {
         assert!(self.joint.set((joint, part)).is_ok(), "a part is of one group");
     }
 
+    /// Leaves the group with volumes in several pools: the other parts go on without it.
+    pub fn leave_joint(&self) {
+        if let Some((joint, part)) = self.joint.get() {
+            joint.leave(*part, self.opening.get());
+        }
+    }
+
     /// The other parts of its group, and its own index; `None` if it is the whole group.
     pub fn joint(&self) -> Option<&(Arc<JointGroup>, usize)> {
         self.joint.get()
@@ -315,8 +322,6 @@ impl GroupMember {
 
 impl Drop for GroupMember {
     fn drop(&mut self) {
-        if let Some((joint, part)) = self.joint.get() {
-            joint.leave(*part, self.opening.get());
-        }
+        self.leave_joint();
     }
 }

@@ -100,7 +100,7 @@ impl Site {
         self.uri_of("disk")
     }
 
-    fn uri_of(&self, export: &str) -> String {
+    pub fn uri_of(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.bench.path("socket").display())
     }
 

@@ -190,15 +190,22 @@ fn an_iscsi_host_of_a_killed_primary_goes_on_at_the_other_site_without_a_person(
 }
 
 /// QEMU's client, which does one command after the other as they are typed.
-struct Typed {
+pub struct Typed {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
 }
 
+impl Drop for Typed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Typed {
-    fn at(site: &Site) -> Self {
+    pub fn at(uri: &str) -> Self {
         let mut command = Command::new("qemu-io");
-        command.args(["-f", "raw", "-t", "none", &site.uri()]);
+        command.args(["-f", "raw", "-t", "none", uri]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -207,6 +214,21 @@ impl Typed {
 
     fn type_in(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Types a command, and waits. True once it is done; false if it failed, or nothing more is said.
+    pub fn answers(&mut self, line: &str) -> bool {
+        if writeln!(self.child.stdin.as_mut().unwrap(), "{line}").is_err() {
+            return false;
+        }
+        let mut said = String::new();
+        while !said.contains("/sec") {
+            match self.output.read_line(&mut said) {
+                Ok(count) if count > 0 && !said.contains("failed") => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Everything that it says until its end.
@@ -226,7 +248,7 @@ fn a_paused_primary_answers_nothing_old_after_the_other_site_took_over() {
     }
     let witness = Witness::begin();
     let (boston, denver, _line) = watched(&witness, "15s");
-    let mut host = Typed::at(&boston);
+    let mut host = Typed::at(&boston.uri());
     host.type_in("read -P 17 0 4k");
     let mut first = String::new();
     host.output.read_line(&mut first).unwrap();

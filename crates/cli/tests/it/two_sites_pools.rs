@@ -2,9 +2,12 @@
 //! one.
 
 use crate::{
+    exported::judge,
     judged_exports::until,
     two_sites::{Site, has_clients, paired_with_both},
+    two_sites_auto::Typed,
 };
+use std::{thread, time::Duration};
 
 /// Databases in one pool and logs in the other.
 const LOGS: &str = "[[group]]\nname = 'logs'\ndrives = 2\ndrive_gb = 0.4\n";
@@ -102,4 +105,101 @@ fn a_group_of_two_pools_is_made_moved_and_taken_over_as_one() {
         site.verb("dr remove sg1 --yes sg1");
     }
     assert!(boston.rows().is_empty() && denver.rows().is_empty());
+}
+
+/// A host that writes to both pools, one block after the other: each write begins once the one before was answered.
+struct OrderedHost {
+    exports: [Typed; 2],
+    answered: u64,
+}
+
+impl OrderedHost {
+    fn at(site: &Site, answered: u64) -> Self {
+        Self { exports: ["disk", "log"].map(|export| Typed::at(&site.uri_of(export))), answered }
+    }
+
+    /// Writes until it gets no answer, or has had so many. Returns the number of answered writes.
+    fn write(mut self, most: u64) -> u64 {
+        while self.answered < most {
+            let number = self.answered;
+            let export = &mut self.exports[number as usize % 2];
+            if !export.answers(&format!("write -P {} {} 4k", pattern(number), number * 4096)) {
+                break;
+            }
+            self.answered += 1;
+        }
+        self.answered
+    }
+}
+
+fn pattern(number: u64) -> u8 {
+    1 + (number % 250) as u8
+}
+
+/// The writes that a site has: all up to a number.
+///
+/// # Panics
+///
+/// If it has one without those before it.
+fn writes_at(site: &Site) -> u64 {
+    let contents = ["disk", "log"].map(|export| {
+        let copy = site.bench.path(&format!("copy-of-{export}"));
+        judge("qemu-img", &["convert", "-O", "raw", &site.uri_of(export), copy.to_str().unwrap()]);
+        std::fs::read(copy).unwrap()
+    });
+    let has = |number: u64| contents[number as usize % 2][number as usize * 4096] == pattern(number);
+    let first_missing = (0..).find(|&number| !has(number)).unwrap();
+    let beyond = (first_missing..first_missing + 100).find(|&number| has(number));
+    assert_eq!(beyond, None, "{first_missing} is missing, and this is there");
+    first_missing
+}
+
+/// Kills the primary under an ordered host: together nothing that was answered is lost; while the parts join, the other site
+/// shows a state that has been.
+fn kill_under_ordered_host(round: u64) {
+    let (mut boston, mut denver) = paired_with_both((&format!("{LOGS}{VOLUMES}"), LOGS));
+    boston.verb("dr create sg1 mail/disk logs/log --to denver --mode sync --hold 1s");
+    until("both parts are in sync", || are_together(&boston));
+    let take_over = |boston: &mut Site, denver: &Site| {
+        boston.kill();
+        until("denver hears of it", || rows(denver).iter().all(|row| row["connected_since"].is_null()));
+        denver.verb("failover sg1 --unplanned --accept-loss all");
+        for volume in ["mail/disk", "logs/log"] {
+            // A host was connected, as far as denver knows, or not.
+            denver.bench.run(&denver.words(&format!("volume readmit {volume} --nbd")));
+        }
+        until("denver serves both", || rows(denver).iter().all(|row| row["serves"] == true));
+    };
+    let host = OrderedHost::at(&boston, 0);
+    let writing = thread::spawn(move || host.write(10_000));
+    thread::sleep(Duration::from_millis(700 + round * 137 % 500));
+    take_over(&mut boston, &denver);
+    let answered = writing.join().unwrap();
+    let there = writes_at(&denver);
+    assert!(answered > 20 && there >= answered, "{answered} were answered, and {there} are there");
+    boston.start();
+    until("boston follows", || are_together(&denver) && are(&boston, "secondary", "following"));
+
+    // Denver goes on alone, and is lost while boston gets what it lacks.
+    boston.kill();
+    let before = OrderedHost::at(&denver, there).write(there + 200);
+    assert_eq!(before, there + 200, "denver goes on alone");
+    boston.start();
+    let host = OrderedHost::at(&denver, before);
+    let writing = thread::spawn(move || host.write(20_000));
+    thread::sleep(Duration::from_millis(200 + round * 311 % 1_500));
+    take_over(&mut denver, &boston);
+    let answered = writing.join().unwrap();
+    let there_now = writes_at(&boston);
+    println!("round {round}: {there} at the first failover; of {answered} answered boston has {there_now}");
+    assert!(there_now >= there, "{there_now} of {there}");
+}
+
+#[test]
+fn a_site_that_takes_over_has_what_was_written_to_both_pools_in_order() {
+    if !has_clients() {
+        return;
+    }
+    let rounds = if std::env::var_os("SPINDLE_FULL").is_some() { 20 } else { 1 };
+    (0..rounds).for_each(kill_under_ordered_host);
 }

@@ -452,6 +452,8 @@ impl HostedGroup {
                 GroupOrder::End(answer) => {
                     self.is_released.set(group.serves());
                     group.end();
+                    // Hosts of the other parts stay, too.
+                    self.member.leave_joint();
                     let _ = answer.send(());
                     return None;
                 }

@@ -20,7 +20,7 @@ use crate::{order::OrderRefusal, site::handle::PoolHandle};
 use array::format::{GroupId, SiteId};
 use futures_util::future::{Either, select};
 use replication::{
-    frame::{AttachFrame, FrameBody, RefusalCode, RefusalFrame},
+    frame::{AttachFrame, FrameBody, JOINT_VERSION, RefusalCode, RefusalFrame},
     group_record::GroupSettings,
     link::{ConnectionStatus, LinkChannel, LinkError, LinkSession},
 };
@@ -341,6 +341,13 @@ impl PeerSession {
     /// Has the other site make replicas, and keep the rows by which hosts reach them.
     pub fn offer(&self, offer: GroupOffer, services: &GroupServices, answer: OfferAnswer) {
         let Ok(group) = group_of(&offer.group) else { return };
+        if offer.joint.is_some() && self.version() < JOINT_VERSION {
+            let problem = format!(
+                "{}: the other site's program knows no groups with volumes in several pools",
+                offer.name
+            );
+            return drop(answer.send(Err(Refusal::new(problem, "use a newer one there"))));
+        }
         if self.version() >= SERVICES_VERSION {
             let Some(parts) = SiteMessage::services(group, &services.text()) else {
                 let problem =
