@@ -3,8 +3,10 @@
 //! Invariants:
 //!
 //! 1. Entries of a part ascend in stamps and in time, and are all above what was confirmed.
-//! 2. A part has at most one entry for each [`GRAIN`] of time, and one in all while nothing is streamed: so a line
-//!    that is down for days costs no memory.
+//! 2. A part has at most one entry for each [`GRAIN`] of time, and one for each cut of a pass while nothing is streamed:
+//!    so a line that is down for days costs no memory.
+//! 3. Writes behind the cut of a pass are in no entry with those before it: else hosts that never rest would keep what a
+//!    pass has brought from being confirmed.
 
 use crate::cut::GroupCut;
 use array::format::Stamp;
@@ -26,22 +28,30 @@ struct BacklogEntry {
 #[derive(Clone, Debug)]
 pub(super) struct Backlog {
     parts: Vec<VecDeque<BacklogEntry>>,
+    /// Parts of which a cut was taken, and nothing was written since.
+    are_cut: Vec<bool>,
 }
 
 impl Backlog {
     pub fn new(parts: usize) -> Self {
-        Self { parts: vec![VecDeque::new(); parts] }
+        Self { parts: vec![VecDeque::new(); parts], are_cut: vec![false; parts] }
     }
 
     pub fn add(&mut self, part: usize, stamp: Stamp, bytes: u64, now: Moment, is_streamed: bool) {
         let entries = &mut self.parts[part];
+        let is_cut = std::mem::take(&mut self.are_cut[part]);
         match entries.back_mut() {
-            Some(last) if !is_streamed || now.since(last.since) < GRAIN => {
+            Some(last) if !is_cut && (!is_streamed || now.since(last.since) < GRAIN) => {
                 last.stamp = last.stamp.max(stamp);
                 last.bytes += bytes;
             }
             _ => entries.push_back(BacklogEntry { stamp, bytes, since: now }),
         }
+    }
+
+    /// A cut of a part is taken: everything that was added lies before it.
+    pub fn cut(&mut self, part: usize) {
+        self.are_cut[part] = true;
     }
 
     pub fn confirm(&mut self, cut: &GroupCut) {
@@ -100,5 +110,24 @@ mod tests {
         assert_eq!(backlog.bytes(), 200, "the write with stamp 9 is not confirmed");
         backlog.confirm(&cut([9, 7]));
         assert_eq!(backlog.bytes(), 0);
+    }
+
+    #[test]
+    fn a_pass_confirms_what_lies_before_its_cut_although_hosts_never_rest() {
+        let at = |ms: u64| Moment(ms * 1_000_000);
+        let mut backlog = Backlog::new(2);
+        for stamp in 1..100 {
+            backlog.add(0, Stamp(stamp), 10, at(stamp), false);
+            if stamp % 20 == 0 {
+                backlog.cut(0);
+            }
+            if stamp % 20 == 10 && stamp > 20 {
+                backlog.confirm(&cut([stamp - 10, 0]));
+                assert_eq!((backlog.bytes(), backlog.parts[0].len()), (100, 1));
+            }
+        }
+        assert_eq!(backlog.age(at(99)), Duration::from_millis(18));
+        backlog.collapse();
+        assert_eq!(backlog.parts[0].len(), 1);
     }
 }

@@ -346,6 +346,7 @@ impl GroupSession {
     pub fn note_cut(&mut self, part: usize, stamp: Stamp) {
         let stamp = self.has.stamps()[part].max(stamp);
         self.has.set(part, stamp);
+        self.backlog.cut(part);
     }
 
     /// The peer has everything up to a cut stable.
