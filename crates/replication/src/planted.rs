@@ -69,8 +69,6 @@ pub enum ReplicationBug {
     JointStateIgnored,
     /// A promoted side does not look whether other parts have joined.
     JoinNotSettled,
-    /// The secondary lets its joint state go when a part begins to join again.
-    JointStateTakenAgain,
     /// A promotion that may lose something begins an epoch without a write.
     LossyEpochUnwritten,
 }
@@ -107,12 +105,11 @@ impl ReplicationBug {
     pub const OF_SUSPENSIONS: [Self; 2] = [Self::RateIgnored, Self::SuspensionForgotten];
 
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
-    pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
+    pub const OF_JOINT_GROUPS: [(Self, u64); 4] = [
         (Self::PartedWithoutOthers, 2),
         (Self::JoinedTooEarly, 78),
         (Self::JointStateIgnored, 148),
-        (Self::JoinNotSettled, 151),
-        (Self::JointStateTakenAgain, 161),
+        (Self::JoinNotSettled, 224),
     ];
 
     /// Bugs of comparisons.

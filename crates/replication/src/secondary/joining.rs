@@ -45,9 +45,6 @@ impl SecondaryGroup {
             }
         }
         self.settle_joint().await?;
-        if planted::is(ReplicationBug::JointStateTakenAgain) {
-            self.member.change(|state| state.joint.point = None).await?;
-        }
         match self.member.state().joint.point {
             Some(point) => {
                 self.member.change(|state| state.joint.point = Some(JointPoint { join, ..point })).await?;
