@@ -213,8 +213,14 @@ impl HostedGroup {
 
     async fn become_primary(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
         let (epoch, fence) = self.next_epoch();
+        let promoted = group.promote(epoch, fence).await;
+        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+    }
+
+    async fn become_primary_with_loss(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
+        let (epoch, fence) = self.next_epoch();
         if self.settings.joint.is_none() {
-            let promoted = group.promote(epoch, fence).await;
+            let promoted = group.promote_with_loss(epoch, fence).await;
             return promoted.map(drop).map_err(|error| self.promotion_refusal(error));
         }
         let promoted = group.promote_part(epoch, fence).await;
@@ -223,12 +229,6 @@ impl HostedGroup {
             GoingBackError::Pool(error) => self.refusal(&error),
             GoingBackError::Empty | GoingBackError::GivenUp => self.promotion_refusal(PromotionError::Empty),
         })
-    }
-
-    async fn become_primary_with_loss(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
-        let (epoch, fence) = self.next_epoch();
-        let promoted = group.promote_with_loss(epoch, fence).await;
-        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
     }
 
     async fn become_primary_as_of(&self, group: &SecondaryGroup, state: &KeptState) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! 1. Whoever waits at the gate has changed nothing that a cut may show: a commit has not logged its end, a
+//! 1. A task that waits at the gate has changed nothing that a cut may show: a commit has not logged its end, a
 //!    page write has not begun, a file has not grown.
 //! 2. What has passed is counted until it ends (page writes by `page_writes`).
 //! 3. The gate opens once for each freeze; only that call learns that it was the first.

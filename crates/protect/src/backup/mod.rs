@@ -43,7 +43,7 @@ pub trait Freezable {
     /// Prepares the freeze while work goes on.
     fn prepare(&self) -> LocalFuture<StepResult>;
 
-    /// Freezes it at most until `deadline`; it thaws then, whoever died.
+    /// Freezes it at most until `deadline`; it thaws then, even if its owner died.
     fn freeze(&self, deadline: Moment) -> LocalFuture<StepResult>;
 
     /// Thaws it, also if `freeze` failed or did not end. True if it was frozen until now.

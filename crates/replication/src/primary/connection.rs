@@ -189,7 +189,7 @@ impl PrimaryGroup {
             let text = "the other side has writes that the primary, which never stopped, lacks";
             return refuse(channel, RefusalCode::Agreement, text).await;
         }
-        // It is about to take one more, to give back what is there: a cut of this side is above that, too. Writes of hosts are on
+        // It is about to take one more, to return what is there: a cut of this side is above that, too. Writes of hosts are on
         // their way with the stamps between.
         let cut = self.new_cut();
         let done = async {

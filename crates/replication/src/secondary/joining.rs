@@ -63,7 +63,7 @@ impl SecondaryGroup {
         let Some(lineage) = member.lineage() else {
             return member.change(|state| state.joint.point = Some(JointPoint { join, state: None })).await;
         };
-        // What is shown is where an unfinished pass began.
+        // An unfinished pass is shown as of its beginning.
         member.abandon_pass().await?;
         let (cut, has) = (member.joint_cut(), self.has.get());
         member.change(|state| state.joint.cutting = Some(has)).await?;

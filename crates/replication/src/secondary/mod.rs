@@ -222,7 +222,12 @@ impl SecondaryGroup {
     ///
     /// It has nothing; the fence is not above the one that is known here; the stamps are used up; or the state cannot be
     /// recorded. Then it is secondary as before.
+    ///
+    /// # Panics
+    ///
+    /// If it is a part of a group with volumes in several pools: see [`SecondaryGroup::promote_part`].
     pub async fn promote(&self, epoch: EpochId, fence: Fence) -> Result<GroupState, PromotionError> {
+        assert!(self.member.joint().is_none(), "a part is promoted as it fits to the others");
         self.become_primary(epoch, fence, true).await
     }
 

@@ -242,7 +242,7 @@ impl Scene {
             let long = if random.percent(40.0) { 900 } else { 120 };
             self.pause(&mut random, long).await;
         }
-        // What was left at two sites comes together.
+        // Parts that are still at two sites come together.
         if self.primary().is_none() {
             self.end_mixture(&self.sites[0], &self.sites[1], &mut random).await;
         }

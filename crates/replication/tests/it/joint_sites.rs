@@ -386,7 +386,7 @@ impl JointLedger {
                 if !site.serves() || site.known.get() == Some(reign) || self.under_way.get() > 0 {
                     continue;
                 }
-                // What is on its way to the drives of a pool that stayed comes to its end.
+                // Writes on their way to the drives of a pool that stayed come to their end.
                 world.sleep(Duration::from_millis(30)).await;
                 let mut contents = Vec::new();
                 for part in 0..PARTS {

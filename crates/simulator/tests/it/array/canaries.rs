@@ -100,7 +100,7 @@ fn check(bugs: impl Iterator<Item = Bug>) {
             ..PoolRunOptions::default()
         };
         let options = PoolRunOptions { bug: Some(bug), ..sound };
-        // Two bugs that fail alike at one seed are told apart by another.
+        // Another seed tells two bugs apart that fail alike at one.
         let fails = |seed| {
             let failure = run(seed, options).err()?;
             (!catches.contains(&(seed, failure.what.clone()))).then_some(failure)

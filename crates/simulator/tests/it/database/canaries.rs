@@ -26,7 +26,7 @@ fn every_planted_bug_is_caught_within_200_seeds() {
     for canary in Canary::ALL {
         let sound = GroupRunOptions { grade: canary.grade(), ..GroupRunOptions::default() };
         let options = GroupRunOptions { canary: Some(canary), ..sound };
-        // Two bugs that fail alike at one seed are told apart by another.
+        // Another seed tells two bugs apart that fail alike at one.
         let fails = |seed| {
             let failure = run(seed, options).err()?;
             (!catches.contains(&(seed, failure.what.clone()))).then_some(failure)
