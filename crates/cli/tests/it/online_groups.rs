@@ -31,9 +31,14 @@ fn said(bench: &Bench, arguments: &[&str]) -> (Option<i32>, String, String) {
             without_times(&mut json);
             json.to_string()
         }
-        Err(_) => stdout.lines().map(without_time).collect::<Vec<_>>().join("\n"),
+        Err(_) => lines_without_times(&stdout),
     };
-    (code, stdout, stderr)
+    // With --json, the words are on standard error.
+    (code, stdout, lines_without_times(&stderr))
+}
+
+fn lines_without_times(text: &str) -> String {
+    text.lines().map(without_time).collect::<Vec<_>>().join("\n")
 }
 
 fn without_time(line: &str) -> String {

@@ -97,7 +97,7 @@ fn hosts_of_a_lost_site_are_withheld_from_until_they_have_let_go() {
     until("nobody is left", || denver.withheld().is_empty());
     // A planned failover withholds from nobody.
     boston.start();
-    until("boston follows", || boston.is("secondary", "following"));
+    until("boston follows", || boston.is("secondary", "following") && denver.is("primary", "streaming"));
     denver.verb("failover sg1");
     until("boston serves", || boston.is("primary", "streaming"));
     assert!(boston.withheld().is_empty() && is_served(&mut boston.host(HOST)));
