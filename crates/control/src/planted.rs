@@ -79,6 +79,10 @@ pub enum DrBug {
     WithheldAfterPromotion,
     /// An apply that goes on makes a group under a new UUID.
     MakingForgotten,
+    /// Of a group in several pools the part that a request names is removed before the others.
+    NamedPartRemovedFirst,
+    /// Hosts are served in a pool whose part is primary, wherever the other parts are.
+    ServedByParts,
 }
 
 impl DrBug {

@@ -27,7 +27,7 @@ use replication::{
     group_record::GroupSettings,
     joint_group::JointPart,
     member::GroupMember,
-    primary::{HandOverError, PrimaryEnd, PrimaryGroup},
+    primary::{PrimaryEnd, PrimaryGroup},
     secondary::{SecondaryEnd, SecondaryGroup, is_out_of_room},
     session::{AnswerRule, SessionState, SuspensionReason},
 };
@@ -45,8 +45,6 @@ use world::{Moment, WallTime, World, with_deadline};
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Interval of looking whether a primary that returned waits in vain for its peer.
 const STEP_BACK_LOOK: Duration = Duration::from_millis(250);
-/// Time for a periodic group to bring its peer what that lacks, before it is handed over.
-const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(15);
 /// Time for the other side to hear that this one has taken over.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
@@ -67,10 +65,10 @@ pub(super) struct HostedGroup {
     pub member: Rc<GroupMember>,
     pub settings: GroupSettings,
     notices: NoticeSender,
-    hosts: Rc<dyn GroupHosts>,
+    pub(super) hosts: Rc<dyn GroupHosts>,
     running: RefCell<Option<Running>>,
     /// Hosts are kept away, whatever the session says.
-    is_closing: Cell<bool>,
+    pub(super) is_closing: Cell<bool>,
     /// It was removed while it led: its hosts go on without it.
     is_released: Cell<bool>,
     line: RefCell<LineState>,
@@ -78,7 +76,7 @@ pub(super) struct HostedGroup {
     pub(super) stops: StopNotes,
     pub(super) verification: VerificationPlace,
     /// The one who waits for a hand over that is under way.
-    handing: RefCell<Option<oneshot::Sender<Result<(), Refusal>>>>,
+    pub(super) handing: RefCell<Option<oneshot::Sender<Result<(), Refusal>>>>,
     /// Not before this moment the witness is asked for the right again.
     pub asks_next: Cell<Moment>,
     /// It was said that nobody takes over without a person.
@@ -195,7 +193,8 @@ impl HostedGroup {
         let running = self.running.borrow();
         self.is_released.get()
             || !self.is_closing.get()
-                && self.member.joint().is_none_or(|(joint, _)| joint.all_serve())
+                && (planted::is_in_dr(DrBug::ServedByParts)
+                    || self.member.joint().is_none_or(|(joint, _)| joint.all_serve()))
                 && matches!(&*running, Some(Running::Primary(group)) if group.serves())
     }
 
@@ -530,8 +529,7 @@ impl HostedGroup {
                     drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
                 }
                 GroupOrder::HandOver(answer) => {
-                    let problem = format!("{} is secondary here already", self.settings.name);
-                    drop(answer.send(Err(Refusal::new(problem, "ask the primary, or say ⟨unplanned⟩"))));
+                    drop(answer.send(Err(self.secondary_already())));
                 }
                 GroupOrder::GiveWay(answer) => {
                     let given = self.member.yield_to_peer().await.map_err(|error| self.refusal(&error));
@@ -577,54 +575,6 @@ impl HostedGroup {
                 }
             }
         }
-    }
-
-    /// Takes the hosts away, and has the connection give the right to the peer; its end is the answer.
-    async fn begin_hand_over(&self, group: &PrimaryGroup, answer: oneshot::Sender<Result<(), Refusal>>) {
-        *self.handing.borrow_mut() = Some(answer);
-        if !group.is_together() {
-            // Its hosts stay meanwhile.
-            return self.refuse_hand_over(&HandOverError::NotTogether.to_string());
-        }
-        // Hosts of a periodic group write until it is close.
-        let _streams = match group.catch_up(CAUGHT_UP_WITHIN).await {
-            Ok(streams) => streams,
-            Err(error) => return self.refuse_hand_over(&error.to_string()),
-        };
-        self.is_closing.set(true);
-        self.hosts.refresh();
-        if !self.hosts.end(&self.settings.volumes).await {
-            return self.refuse_hand_over("its hosts did not let go in time");
-        }
-        // Commands of hosts that are gone may still be on their way.
-        if let Err(error) = self.member.pool().between_writes(&self.settings.volumes, || ()).await {
-            return self.refuse_hand_over(&error.to_string());
-        }
-        if let Err(error) = group.hand_over().await {
-            self.refuse_hand_over(&error.to_string());
-        }
-    }
-
-    /// This side goes on as primary.
-    fn refuse_hand_over(&self, problem: &str) {
-        if self.is_closing.replace(false) {
-            self.hosts.refresh();
-        }
-        let next = "hosts are served here as before; try again when 'spindle dr status' says streaming";
-        let refusal = Refusal::new(format!("{}: {problem}", self.settings.name), next);
-        self.handing.take().into_iter().for_each(|answer| drop(answer.send(Err(refusal.clone()))));
-    }
-
-    fn not_confirmed(&self, why: &str) -> Refusal {
-        let name = &self.settings.name;
-        Refusal::new(
-            format!(
-                "{name}: the line was lost while the other site took over ({why}): it may be primary, or nobody is; nothing is lost"
-            ),
-            format!(
-                "look at 'spindle dr status' there, and say 'spindle failover {name} --unplanned --accept-loss all' there if it is secondary"
-            ),
-        )
     }
 
     /// An order that came during the last role is given again.

@@ -26,6 +26,7 @@ pub mod group_report;
 pub mod group_services;
 pub mod group_view;
 mod half_made;
+mod handing_over;
 mod host_withholding;
 mod hosted_group;
 pub(crate) mod kept_services;

@@ -21,6 +21,7 @@ use crate::{
         pool_groups::{PoolDrGroups, begin_change},
     },
     journal::tokens::CallerRole,
+    planted::{self, DrBug},
     site::{
         dr_group_making::{DrGroupRefusal, NewDrGroup, make_dr_group},
         handle::PoolHandle,
@@ -348,13 +349,16 @@ pub(super) async fn delete(
         None => return Err(super::orders::missing(&site, format!("there is no DR group {group}"))),
     };
     let known = pool.last_view().dr.groups.iter().find(|known| known.group == id).cloned();
-    let parts = match known {
+    let mut parts: Vec<_> = match known {
         Some(view) => {
             let all = parts_of(&api, &caller, (pool, view)).into_iter();
             all.map(|(pool, view)| (pool, view.group)).collect()
         }
         None => vec![(pool, id)],
     };
+    // The one that was named goes last: a removal that is cut short is ended by the same request.
+    let is_last = |part: GroupId| (part == id) != planted::is_in_dr(DrBug::NamedPartRemovedFirst);
+    parts.sort_by_key(|(_, part)| is_last(*part));
     for (pool, id) in parts {
         change(&pool, "remove DR group", move |dr| Box::pin(async move { dr.remove(id).await })).await?;
         let group = id.to_string();

@@ -229,7 +229,7 @@ impl DrHosts {
     }
 }
 
-async fn is_read(client: &Client) -> bool {
+pub async fn is_read(client: &Client) -> bool {
     client.read(ByteOffset(0), vec![Buffer::zeroed(BLOCK_BYTES)]).await.is_ok()
 }
 

@@ -123,6 +123,6 @@ fn hosts_find_the_same_names_at_the_other_site_whose_file_has_none_of_them() {
 #[test]
 fn each_planted_bug_of_rows_that_travel_is_noticed() {
     use control::planted::DrBug;
-    let bugs = DrBug::OF_ROWS.map(|bug| (bug, 0));
+    let bugs = DrBug::OF_ROWS.map(|bug| (bug, u64::from(bug == DrBug::RowsNotJournalled)));
     crate::planted::assert_dr_bugs_panic(bugs, 4, live);
 }

@@ -1,7 +1,7 @@
 //! Two servers, their hosts, and what a test sees of them and does to them.
 
 use crate::{
-    dr_hosts::DrHosts,
+    dr_hosts::{DrHosts, is_read},
     dr_site::{DrSite, SITES, VOLUMES},
 };
 use control::{
@@ -59,16 +59,29 @@ pub enum VerbOutcome {
     Unclear,
 }
 
-/// Lives a seed with two servers and their hosts, to its end.
+/// Lives a seed with two servers of one pool each and their hosts, to its end.
 pub fn in_scene<T: 'static, F: Future<Output = T> + 'static>(
+    seed: u64,
+    group: (DrMode, bool),
+    life: impl FnOnce(Rc<DrScene>) -> F,
+) -> T {
+    in_scene_of_pools(1, seed, group, life).0
+}
+
+/// As [`in_scene`], with one or two pools at each site. Returns the number of polls, too, which is the same whenever the seed
+/// is lived.
+pub fn in_scene_of_pools<T: 'static, F: Future<Output = T> + 'static>(
+    pools: usize,
     seed: u64,
     (mode, rows_travel): (DrMode, bool),
     life: impl FnOnce(Rc<DrScene>) -> F,
-) -> T {
+) -> (T, u64) {
     let mut simulation = Simulation::new(seed);
     let network = simulation.add_network(NetworkOptions::rack());
-    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, number, seed));
+    let sites = [0, 1].map(|number| DrSite::new(&mut simulation, &network, (number, pools), seed));
     let random = RefCell::new(simulation.random("the life"));
+    let story = Rc::new(RefCell::new(Vec::new()));
+    let told = StoryAtPanic(Rc::clone(&story));
     let lived = simulation.run(SimLimits::generous(), |world| {
         let hosts = DrHosts::new(&world, &sites);
         life(Rc::new(DrScene {
@@ -81,11 +94,23 @@ pub fn in_scene<T: 'static, F: Future<Output = T> + 'static>(
             random,
             group: RefCell::default(),
             have_one_history: Cell::new(false),
-            story: Rc::default(),
+            story,
             done: Cell::default(),
         }))
     });
-    lived.completed()
+    drop(told);
+    (lived.completed(), simulation.polls())
+}
+
+/// Prints what happened if a seed fails.
+struct StoryAtPanic(Rc<RefCell<Vec<String>>>);
+
+impl Drop for StoryAtPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.0.borrow().join("\n"));
+        }
+    }
 }
 
 impl DrScene {
@@ -173,11 +198,25 @@ impl DrScene {
         let mut text = self.story.borrow().join("\n");
         for site in &self.sites {
             if site.node.is_up() {
-                text += &format!("\n{}: {:?}", site.name(), site.row(&self.world).await);
+                for row in site.rows(&self.world).await {
+                    text += &format!("\n{}: {row:?}", site.name());
+                }
             }
             text += &format!("\n{}", site.warnings());
         }
         text
+    }
+
+    /// The parts of the group are primary at two sites, which an interrupted failover leaves.
+    async fn is_divided(&self) -> bool {
+        let mut primaries = [0, 0];
+        let mut parts = 0;
+        for (site, primaries) in self.sites.iter().zip(&mut primaries) {
+            let rows = site.rows(&self.world).await;
+            *primaries = rows.iter().filter(|row| row.role == DrRole::Primary).count();
+            parts = parts.max(rows.len());
+        }
+        primaries.iter().any(|&primaries| (1..parts).contains(&primaries))
     }
 
     /// Site whose record says primary, if it is one alone.
@@ -257,7 +296,9 @@ impl DrScene {
             self.have_one_history.set(true);
         }
         let is_secondary = |row: &&DrGroupRow| row.role == DrRole::Secondary;
-        if rows.iter().flatten().all(|row| is_secondary(&row)) {
+        if self.is_divided().await {
+            self.gather_parts().await;
+        } else if rows.iter().flatten().all(|row| is_secondary(&row)) {
             // Nobody has the right: both have everything.
             let site = self.below(2) as usize;
             self.say(format!("{} is promoted, since nobody is primary", SITES[site]));
@@ -274,6 +315,37 @@ impl DrScene {
             let path = format!("/v1/dr/groups/{group}/give-way");
             let asked = self.sites[loser].ask(&self.world, (Method::POST, &path), None, None).await;
             self.outcome(asked);
+        }
+    }
+
+    /// Brings the parts of a divided group to one site, as the server says.
+    async fn gather_parts(&self) {
+        // Each pool looks at the other parts every 20 ms. Until then, nothing is written to the part that has moved.
+        self.sleep_ms(50).await;
+        for (site, volume) in [0, 1].into_iter().flat_map(|site| VOLUMES.map(|volume| (site, volume))) {
+            let Ok(client) = self.sites[site].connect(&self.world, volume).await else { continue };
+            let is_served = is_read(&client).await && self.is_divided().await;
+            let text = if is_served { self.describe().await } else { String::new() };
+            assert!(!is_served, "{} serves {volume} of a divided group\n{text}", SITES[site]);
+        }
+        let site = self.below(2) as usize;
+        self.say(format!("{} is to have all parts", SITES[site]));
+        self.hosts.expected.set(None);
+        match self.failover(site, FailoverBody::default()).await {
+            VerbOutcome::Done(_) => self.hosts.expected.set(self.primary().await),
+            VerbOutcome::Refused(why) if why.contains("--unplanned") => {
+                let has_primary = async |site: usize| {
+                    let rows = self.sites[site].rows(&self.world).await;
+                    rows.iter().any(|row| row.role == DrRole::Primary)
+                };
+                let site = if has_primary(site).await { site } else { 1 - site };
+                self.say(format!("{} gets the part that nobody has", SITES[site]));
+                let body = FailoverBody { unplanned: true, accept_any_loss: true, ..Default::default() };
+                if let VerbOutcome::Done(_) = self.failover(site, body).await {
+                    self.hosts.expected.set(Some(site));
+                }
+            }
+            _ => {}
         }
     }
 

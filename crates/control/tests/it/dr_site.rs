@@ -1,9 +1,8 @@
-//! A site with one pool in simulated time: a whole server on a machine of its own, with its API, its NBD exports, and the
-//! link to the other site. The link is plain: certificates would be new ones in each run of a seed.
+//! A site with one pool or two in simulated time: a whole server on a machine of its own, with its API, its NBD exports, and
+//! the link to the other site. The link is plain: certificates would be new ones in each run of a seed.
 
 use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
 use array::{
-    format::VolumeId,
     pool::{OpenSetting, Pool, VolumeKey, open},
     volume::VolumeDevice,
 };
@@ -37,12 +36,14 @@ use std::{
 };
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoResult, Random, World,
-    sim::{DriveOptions, SimDrive, SimNetwork, SimNode, SimStateFile, SimThreads, Simulation},
+    sim::{DriveOptions, SimNetwork, SimNode, SimStateFile, SimThreads, Simulation},
     with_deadline,
 };
 
 pub const SITES: [&str; 2] = ["boston", "denver"];
 pub const VOLUMES: [&str; 2] = ["a", "b"];
+/// Names of the pools. The first volume lies in the first one, the second one in the last one that there is.
+const POOLS: [&str; 2] = ["mail", "tape"];
 /// Size of each volume.
 pub const VOLUME_BYTES: u64 = MIB;
 /// Virtual time in which every request has to be answered.
@@ -53,7 +54,8 @@ pub struct DrSite {
     pub number: usize,
     pub node: SimNode,
     network: SimNetwork,
-    drives: Vec<Rc<SimDrive>>,
+    /// Of each pool.
+    drives: Drives,
     made: MadePools,
     journal: SimStateFile,
     /// Its file names the volumes.
@@ -65,22 +67,34 @@ pub struct DrSite {
     warnings: Rc<RefCell<Vec<String>>>,
 }
 
-/// A group as its pool keeps it, and the contents of its volumes.
+/// A group as its pools keep it, and the contents of its volumes.
+#[derive(Default)]
 pub struct KeptDrSite {
+    /// Of its part in each pool.
     pub records: Vec<GroupRecord>,
     /// By name of the volume.
     pub contents: Vec<Vec<u8>>,
 }
 
 impl DrSite {
-    pub fn new(simulation: &mut Simulation, network: &SimNetwork, number: usize, seed: u64) -> Rc<Self> {
+    /// A site that is down, with one or two pools.
+    pub fn new(
+        simulation: &mut Simulation,
+        network: &SimNetwork,
+        (number, pools): (usize, usize),
+        seed: u64,
+    ) -> Rc<Self> {
         let name = SITES[number];
         let (node, reader) = (simulation.add_node(name), simulation.add_node(&format!("reader of {name}")));
         let options = DriveOptions::new(ByteCount(65 * MIB));
-        let drives: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
-        for drive in &drives {
-            node.attach(drive);
-            reader.attach(drive);
+        let mut drives = Drives::new();
+        for pool in &POOLS[..pools] {
+            let own: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
+            for drive in &own {
+                node.attach(drive);
+                reader.attach(drive);
+            }
+            drives.insert((*pool).to_owned(), own);
         }
         Rc::new(Self {
             number,
@@ -105,17 +119,29 @@ impl DrSite {
         let name = self.name();
         let mut text = format!(
             "[serve]\nsite = '{name}'\nnbd = '{name}:10809'\niscsi = '{name}:3260'\n[[site]]\nname = '{name}'\n\
-             [[group]]\nname = 'mail'\n"
+             "
         );
+        for pool in self.drives.keys() {
+            text += &format!("[[group]]\nname = '{pool}'\n");
+        }
         if self.names_volumes.get() {
-            for volume in VOLUMES {
+            for (volume, pool) in VOLUMES.iter().zip(self.pools_of_volumes()) {
                 text += &format!(
-                    "[[volume]]\nname = '{volume}'\ngroup = 'mail'\ngb = {:?}\n[[nbd]]\nname = '{volume}'\nvolume = 'mail/{volume}'\n",
+                    "[[volume]]\nname = '{volume}'\ngroup = '{pool}'\ngb = {:?}\n[[nbd]]\nname = '{volume}'\nvolume = '{pool}/{volume}'\n",
                     VOLUME_BYTES as f64 / (1u64 << 30) as f64
                 );
             }
         }
         text + &self.more.borrow()
+    }
+
+    pub fn has_several_pools(&self) -> bool {
+        self.drives.len() > 1
+    }
+
+    /// The pool of each volume.
+    fn pools_of_volumes(&self) -> [&'static str; VOLUMES.len()] {
+        [POOLS[0], POOLS[self.drives.len() - 1]]
     }
 
     /// Starts the server, which is down.
@@ -153,10 +179,9 @@ impl DrSite {
             })
         };
         let threads = Rc::new(SimThreads(world.clone()));
-        let drives: Drives = [("mail".to_owned(), self.drives.clone())].into();
         let setting = SiteServerSetting {
             context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
-            places: Rc::new(SimPlaces { drives, made: Rc::clone(&self.made) }),
+            places: Rc::new(SimPlaces { drives: self.drives.clone(), made: Rc::clone(&self.made) }),
             threads: Rc::clone(&threads) as _,
             network: network(),
             journal: Arc::clone(&journal),
@@ -265,12 +290,19 @@ impl DrSite {
         self.ask(world, (Method::POST, "/v1/site/apply"), Some(body), None).await
     }
 
-    /// Its group, if it is up and has one.
+    /// Its group, if it is up and has one; of a group in several pools, all parts as one.
     pub async fn row(&self, world: &World) -> Option<DrGroupRow> {
-        let reply = self.ask(world, (Method::GET, "/v1/dr/groups"), None, None).await.ok()?;
-        let list: DrGroupList = reply.parsed().ok()?;
+        self.rows(world).await.into_iter().reduce(both_parts)
+    }
+
+    /// The parts of its group.
+    pub async fn rows(&self, world: &World) -> Vec<DrGroupRow> {
+        let asked = self.ask(world, (Method::GET, "/v1/dr/groups"), None, None).await;
+        let Some(list) = asked.ok().and_then(|reply| reply.parsed::<DrGroupList>().ok()) else {
+            return Vec::new();
+        };
         assert!(list.damaged.is_empty(), "{list:?}");
-        list.groups.into_iter().next()
+        list.groups
     }
 
     pub async fn is_primary(&self, world: &World) -> bool {
@@ -285,15 +317,18 @@ impl DrSite {
         Client::connect(world, self.network.host("host"), uri, options).await
     }
 
-    /// Reads what the pool of a site that is down has, as its server would find it.
+    /// Reads what the pools of a site that is down have, as its server would find it.
     pub async fn kept(&self) -> KeptDrSite {
         assert!(!self.node.is_up(), "its server has the pool");
         let (tell, told) = tokio::sync::oneshot::channel();
         let drives = self.drives.clone();
         self.reader.start(|world| async move {
-            let drives: Vec<_> = drives.into_iter().map(|drive| drive as Rc<dyn BlockDevice>).collect();
-            let pool = open(&world, &drives, OpenSetting::default()).await.expect("no drive is damaged");
-            let kept = kept_of(&pool).await;
+            let mut kept = KeptDrSite::default();
+            for (name, drives) in drives {
+                let drives: Vec<_> = drives.into_iter().map(|drive| drive as Rc<dyn BlockDevice>).collect();
+                let opened = open(&world, &drives, OpenSetting::default()).await;
+                kept.read(&opened.unwrap_or_else(|error| panic!("{name}: {error}"))).await;
+            }
             assert!(tell.send(kept).is_ok(), "it is awaited");
             std::future::pending::<()>().await;
         });
@@ -309,24 +344,45 @@ impl DrSite {
     }
 }
 
-async fn kept_of(pool: &Rc<Pool>) -> KeptDrSite {
-    let records = load_records(pool).into_iter().map(|(_, record)| record.expect("records are whole"));
-    let mut contents = Vec::new();
-    for name in VOLUMES {
-        let ids = pool.volumes().into_iter().filter(|info| info.name == name).map(|info| info.volume);
-        let ids: Vec<VolumeId> = ids.collect();
-        let Some(id) = ids.first() else { continue };
-        let device = VolumeDevice(pool.volume(VolumeKey::Id(*id)).unwrap());
-        let read = device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await;
-        contents.push(read.expect("no drive is damaged").remove(0).to_vec());
+impl KeptDrSite {
+    /// Adds what a pool has. The pools come in the order of their volumes.
+    async fn read(&mut self, pool: &Rc<Pool>) {
+        let records = load_records(pool).into_iter();
+        self.records.extend(records.map(|(_, record)| record.expect("records are whole")));
+        for name in VOLUMES {
+            let found = pool.volumes().into_iter().find(|info| info.name == name);
+            let Some(info) = found else { continue };
+            let device = VolumeDevice(pool.volume(VolumeKey::Id(info.volume)).unwrap());
+            let read = device.read(ByteOffset(0), vec![Buffer::zeroed(VOLUME_BYTES as usize)]).await;
+            self.contents.push(read.expect("no drive is damaged").remove(0).to_vec());
+        }
     }
-    KeptDrSite { records: records.collect(), contents }
+
+    /// By the records of its group: is it primary, and does it answer without its peer?
+    pub fn is_alone(&self) -> Option<bool> {
+        let states = || self.records.iter().map(|record| &record.state);
+        let is_primary = !self.records.is_empty() && states().all(|state| state.role == SiteRole::Primary);
+        is_primary.then(|| states().any(|state| state.is_alone))
+    }
 }
 
-impl KeptDrSite {
-    /// The record of its group: is it primary, and does it answer without its peer?
-    pub fn is_alone(&self) -> Option<bool> {
-        let record = self.records.first()?;
-        (record.state.role == SiteRole::Primary).then_some(record.state.is_alone)
+/// Two parts of a group as one: primary if both are, and whatever one of them lacks.
+fn both_parts(one: DrGroupRow, other: DrGroupRow) -> DrGroupRow {
+    // What calls for a person first, then what is not as it should be.
+    let rank = |row: &DrGroupRow| match row.state.as_str() {
+        "awaiting choice" => 0,
+        "streaming" | "following" => 2,
+        _ => 1,
+    };
+    let (worse, better) = if rank(&other) < rank(&one) { (other, one) } else { (one, other) };
+    let are_both = |role| worse.role == role && better.role == role;
+    DrGroupRow {
+        role: if are_both(DrRole::Primary) { DrRole::Primary } else { DrRole::Secondary },
+        serves: worse.serves && better.serves,
+        is_alone: worse.is_alone || better.is_alone,
+        unconfirmed_bytes: worse.unconfirmed_bytes + better.unconfirmed_bytes,
+        connected_since: worse.connected_since.clone().and(better.connected_since),
+        withheld: worse.withheld.iter().cloned().chain(better.withheld).collect(),
+        ..worse
     }
 }

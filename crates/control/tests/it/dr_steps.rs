@@ -234,6 +234,23 @@ impl DrScene {
         self.start(old);
     }
 
+    /// The primary is lost while the parts of the group are brought together again: one of them has what the other one lacks.
+    async fn take_over_merging(self: &Rc<Self>) {
+        let Some(old) = self.primary().await else { return };
+        self.cut();
+        // Hosts are answered without the other side meanwhile.
+        self.sleep_ms(800 + self.below(1_500)).await;
+        self.restore();
+        for _ in 0..4_000 {
+            if self.row(1 - old).await.is_some_and(|row| row.connected_since.is_some()) {
+                break;
+            }
+            self.sleep_ms(1).await;
+        }
+        self.world.sleep(Duration::from_micros(self.below(30_000))).await;
+        self.take_over().await;
+    }
+
     /// The primary returns while the other side is not reached: it serves nothing until it compares, or a person says so.
     async fn return_alone(&self) {
         let Some(primary) = self.primary().await else { return };
@@ -295,6 +312,7 @@ impl DrScene {
             }
             7 => self.return_alone().await,
             8..11 => self.move_group().await,
+            11 if self.sites[0].has_several_pools() => self.take_over_merging().await,
             11 | 12 => self.take_over().await,
             13 => self.ask_for_nothing().await,
             14 => self.sleep_ms(8_000).await,
