@@ -17,7 +17,8 @@
 //! 1. A part answers hosts without its peer only while the parts are apart, and no channel runs that was begun, or was
 //!    joined, before they were.
 //! 2. The parts join only while each of them answers no more than its peer confirmed.
-//! 3. A join has an identity, and is never begun twice: if one part of the secondary has joined under it, all have.
+//! 3. A part that may not answer without its peer answers what that confirmed, once the parts are together.
+//! 4. A join has an identity, and is never begun twice: if one part of the secondary has joined under it, all have.
 //!
 //! Parts run on threads of their own: this is all they share.
 
@@ -190,6 +191,12 @@ impl JointGroup {
     pub(crate) fn is_cut(&self, part: usize) -> bool {
         let state = self.lock();
         state.parts[part].era.is_some_and(|era| era != state.era)
+    }
+
+    /// The parts are together, and the channel of this one is none from before that: the secondary shows what it confirms.
+    pub(crate) fn fits(&self, part: usize) -> bool {
+        let state = self.lock();
+        state.phase == JointPhase::Together && state.parts[part].era == Some(state.era)
     }
 
     /// The channel of a part is one of parts that are joining or together.

@@ -61,6 +61,8 @@ pub enum ReplicationBug {
     StepForgotten,
     /// Volumes go back to a kept state, one after the other, and the record of the group knows of nothing.
     GoneBackWithoutRecord,
+    /// A part answers what its peer confirmed before the parts are together.
+    AnsweredApart,
     /// A part answers without its peer while the others still send.
     PartedWithoutOthers,
     /// Parts join before what was answered without the peer is there.
@@ -105,8 +107,9 @@ impl ReplicationBug {
     pub const OF_SUSPENSIONS: [Self; 2] = [Self::RateIgnored, Self::SuspensionForgotten];
 
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
-    pub const OF_JOINT_GROUPS: [(Self, u64); 4] = [
-        (Self::PartedWithoutOthers, 2),
+    pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
+        (Self::AnsweredApart, 197),
+        (Self::PartedWithoutOthers, 30),
         (Self::JoinedTooEarly, 78),
         (Self::JointStateIgnored, 148),
         (Self::JoinNotSettled, 224),

@@ -323,6 +323,7 @@ impl PrimaryGroup {
             return Err(format!("a confirmation of {} parts, and the group has 1", confirmed.parts()));
         }
         self.session.borrow_mut().note_confirmed(confirmed, self.world.now());
+        self.note_fit();
         self.promise.note_heard(confirmation.heard);
         self.release();
         let tail = self.tail();

@@ -33,6 +33,7 @@ impl PrimaryGroup {
     pub(super) fn begin_leading(&self) {
         if let Some((joint, part)) = self.joint() {
             self.leading.set(joint.begin_leading(part, self.fresh_join()));
+            self.session.borrow_mut().use_parts();
         }
     }
 
@@ -62,9 +63,19 @@ impl PrimaryGroup {
         }
     }
 
+    /// The peer confirmed something, or the parts have joined.
+    pub(super) fn note_fit(&self) {
+        if let Some((joint, part)) = self.joint()
+            && (joint.fits(part) || planted::is(ReplicationBug::AnsweredApart))
+        {
+            self.session.borrow_mut().note_together();
+        }
+    }
+
     /// Tells the other parts how this one is.
     pub(super) fn tell_parts(&self) {
         if let Some((joint, part)) = self.joint().filter(|_| !self.has_ended()) {
+            self.note_fit();
             let is_close = self.session.borrow().is_close();
             let is_planted = planted::is(ReplicationBug::JoinedTooEarly);
             joint.note_close(part, is_close || is_planted && self.join_ready.get().is_some());

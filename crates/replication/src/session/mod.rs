@@ -161,6 +161,9 @@ pub struct GroupSession {
     /// The last rise of what was confirmed.
     confirmed_at: Moment,
     told: GroupCut,
+    /// Of a part of a group with volumes in several pools: what was confirmed and the peer would show, since the parts were
+    /// together.
+    fits: Option<GroupCut>,
     backlog: Backlog,
     is_behind: bool,
     slow_passes: u32,
@@ -188,6 +191,7 @@ impl GroupSession {
             confirmed: GroupCut::zero(has.parts()),
             confirmed_at: now,
             told: has.clone(),
+            fits: None,
             backlog: Backlog::new(has.parts()),
             has,
             is_behind: false,
@@ -202,6 +206,18 @@ impl GroupSession {
     /// A witness has to know that the group goes on alone before it does.
     pub fn use_witness(&mut self) {
         self.has_witness = true;
+    }
+
+    /// It is a part of a group: what the peer confirms before the parts are together would not be shown there.
+    pub fn use_parts(&mut self) {
+        self.fits = Some(GroupCut::zero(self.has.parts()));
+    }
+
+    /// The parts are together, and were when the channel that runs began, or since: the peer would show what it confirmed.
+    pub fn note_together(&mut self) {
+        if let Some(fits) = &mut self.fits {
+            *fits = self.confirmed.clone();
+        }
     }
 
     pub fn state(&self) -> SessionState {
@@ -315,10 +331,19 @@ impl GroupSession {
     pub fn answerable(&self, now: Moment) -> GroupCut {
         let limit = match self.rule(now) {
             AnswerRule::AtOnce => self.has.clone(),
-            AnswerRule::Confirmed => self.has.common(&self.confirmed),
+            AnswerRule::Confirmed => self.has.common(self.safe_at_peer()),
             AnswerRule::Wait | AnswerRule::PushBack | AnswerRule::Refuse => return self.told.clone(),
         };
         limit.union(&self.told)
+    }
+
+    /// What the peer would show if it took over.
+    fn safe_at_peer(&self) -> &GroupCut {
+        match &self.fits {
+            // The record says until then that it answered without its peer.
+            Some(fits) if self.standing != SyncStanding::RecordingSync => fits,
+            _ => &self.confirmed,
+        }
     }
 
     /// Hosts are about to be answered up to a cut.

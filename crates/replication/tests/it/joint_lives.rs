@@ -19,11 +19,12 @@ use world::{
     sim::{SimLimits, Simulation},
 };
 
-const SYNC: ReplicationMode = ReplicationMode::Sync { hold: Duration::from_millis(300), is_failsafe: false };
+const HOLD: Duration = Duration::from_millis(300);
 const EVENTS: u64 = 30;
 
 struct Scene {
     world: World,
+    mode: ReplicationMode,
     sites: [Rc<JointSite>; 2],
     ledger: Rc<JointLedger>,
     lines: RefCell<[Option<Rc<Line>>; PARTS]>,
@@ -125,7 +126,6 @@ impl Scene {
         if !(0..PARTS).all(is_copy) {
             return;
         }
-        let is_together = from.serves() && from.joint.borrow().is_together();
         let was_alone = from.parts.iter().any(|part| part.site.kept.borrow().is_alone);
         let (answered, knew) = (self.ledger.answered(), from.known.get() == Some(from.reign.get()));
         from.crash(random);
@@ -138,7 +138,7 @@ impl Scene {
                 // It dies between two parts, or within one.
                 self.pause(random, 30).await;
                 to.crash(random);
-                to.start(SYNC);
+                to.start(self.mode);
                 self.pause(random, 60).await;
                 continue;
             }
@@ -151,13 +151,13 @@ impl Scene {
         }
         let knows = |_: &Self| to.known.get() == Some(to.reign.get());
         assert!(self.reached(Duration::from_secs(2), random, (false, knows)).await, "hosts go on");
-        if is_together && !was_alone && knew {
+        if !was_alone && knew {
             let there = self.ledger.begun();
             for (writer, &answered) in answered.iter().enumerate() {
                 assert!(there[writer] >= answered, "host {writer} was answered {answered}: {there:?}");
             }
         }
-        from.start(SYNC);
+        from.start(self.mode);
     }
 
     /// A planned change of the primary, which may not come to its end: then the rest of it is done.
@@ -215,7 +215,7 @@ impl Scene {
     fn restart_part(&self, site: usize, random: &mut Random) {
         let part = random.below(PARTS as u64) as usize;
         self.sites[site].crash_part(part, random);
-        self.sites[site].start_part(part, SYNC);
+        self.sites[site].start_part(part, self.mode);
     }
 
     async fn event(&self, random: &mut Random) {
@@ -229,7 +229,7 @@ impl Scene {
                 let site = &self.sites[random.below(2) as usize];
                 site.crash(random);
                 self.pause(random, 50).await;
-                site.start(SYNC);
+                site.start(self.mode);
             }
             75..88 => self.fail_over(random).await,
             _ => self.hand_over(random).await,
@@ -295,11 +295,12 @@ fn live(seed: u64) {
         JointSite::new([site(3, SiteRole::Secondary), site(4, SiteRole::Secondary)]),
     ];
     let mut random = Random::new(seed, "events");
+    let mode = ReplicationMode::Sync { hold: HOLD, is_failsafe: seed % 4 == 1 };
     let ran = simulation.run(SimLimits::generous(), |world| async move {
         let ledger = JointLedger::new();
         for site in &sites {
             site.make().await;
-            site.start(SYNC);
+            site.start(mode);
         }
         let place = || (world.clone(), sites.clone());
         drop(world.spawn("what hosts know", Rc::clone(&ledger).keep(place())));
@@ -308,7 +309,7 @@ fn live(seed: u64) {
             drop(world.spawn("a host", Rc::clone(&ledger).write(place(), writer, own)));
         }
         let lines = RefCell::default();
-        let scene = Scene { world: world.clone(), sites: sites.clone(), ledger, lines };
+        let scene = Scene { world: world.clone(), mode, sites: sites.clone(), ledger, lines };
         scene.connect_all(&mut random);
         scene.live(random).await;
     });
