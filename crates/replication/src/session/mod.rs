@@ -12,8 +12,11 @@
 //! 3. A side that has to fetch what it lost, or stands down, or has not compared since it returned, answers nothing.
 //! 4. Records are streamed only in *streaming*. In any other state what hosts write is left to the next pass.
 //! 5. What was confirmed never decreases, except by a comparison.
+//! 6. Of a part of a group with volumes in several pools, what the peer confirmed counts once the parts are together: before,
+//!    the peer would not show it.
 
 mod backlog;
+mod bounds;
 
 use crate::{
     connect::{ConnectFinding, ConnectOutcome, HostService, TransferWay},
@@ -31,8 +34,6 @@ const LAST_PASS: Duration = Duration::from_secs(1);
 const CLOSE: Duration = Duration::from_millis(10);
 /// Time for the witness to learn that a group goes on alone, after its hold: then writes are refused.
 const RECORD_WITHIN: Duration = Duration::from_secs(3);
-/// Hosts are pushed back while the peer comes closer, and so long after its last confirmation: they give up at 30 s.
-const PUSH_BACK_WITHIN: Duration = Duration::from_secs(15);
 /// Passes in a row that did not halve what remains, after which a group is behind.
 const SLOW_PASSES: u32 = 2;
 
@@ -164,6 +165,9 @@ pub struct GroupSession {
     /// Of a part of a group with volumes in several pools: what was confirmed and the peer would show, since the parts were
     /// together.
     fits: Option<GroupCut>,
+    /// A part that returned has compared, and not joined yet: hosts would read what they were never answered, and the peer
+    /// would not show.
+    unshown_since: Option<Moment>,
     backlog: Backlog,
     is_behind: bool,
     slow_passes: u32,
@@ -192,6 +196,7 @@ impl GroupSession {
             confirmed_at: now,
             told: has.clone(),
             fits: None,
+            unshown_since: None,
             backlog: Backlog::new(has.parts()),
             has,
             is_behind: false,
@@ -217,6 +222,9 @@ impl GroupSession {
     pub fn note_together(&mut self) {
         if let Some(fits) = &mut self.fits {
             *fits = self.confirmed.clone();
+            if self.told.is_within(&self.confirmed) {
+                self.unshown_since = None;
+            }
         }
     }
 
@@ -254,6 +262,7 @@ impl GroupSession {
     /// A person says that the other site is off: this one answers without it from now on. The record that it is alone is
     /// stable.
     pub fn go_on_without_peer(&mut self) {
+        self.unshown_since = None;
         self.standing = SyncStanding::Alone;
         self.has_compared = true;
         self.alone_wanted_since = None;
@@ -306,6 +315,7 @@ impl GroupSession {
             SessionState::Refused(ConnectFinding::TwoPrimaries) => return AnswerRule::Refuse,
             _ if self.is_fenced => return AnswerRule::Refuse,
             _ if !self.has_compared => return AnswerRule::Wait,
+            _ if self.unshown_since.is_some() => return AnswerRule::Wait,
             _ => {}
         }
         match self.mode {
@@ -405,7 +415,8 @@ impl GroupSession {
             && is_held
             && self.has_compared
             && !self.is_handing_over
-            && self.is_hold_over(hold, now)
+            && (self.is_hold_over(hold, now)
+                || self.unshown_since.is_some_and(|since| now.since(since) >= hold))
         {
             self.standing = SyncStanding::RecordingAlone;
         }
@@ -477,6 +488,9 @@ impl GroupSession {
             // Although it served before: only the next comparison shows that it has every answered write.
             self.has_compared = false;
         } else if serves {
+            if !self.has_compared && self.fits.is_some() && self.standing != SyncStanding::Alone {
+                self.unshown_since = Some(now);
+            }
             (self.has_compared, self.is_fenced) = (true, false);
         }
         if state == SessionState::Streaming {
@@ -540,6 +554,7 @@ impl GroupSession {
     pub fn note_alone_recorded(&mut self) {
         if self.standing == SyncStanding::RecordingAlone {
             self.standing = SyncStanding::Alone;
+            self.unshown_since = None;
         }
     }
 
@@ -676,35 +691,6 @@ impl GroupSession {
             SessionState::Suspended(_) | SessionState::AwaitingChoice | SessionState::Refused(_) => true,
             SessionState::Connecting(since) if now.since(since) >= hold => true,
             _ => self.backlog.age(now) >= hold,
-        }
-    }
-
-    /// Hosts wait for the peer of an asynchronous group to come within its bound, while waiting helps.
-    fn pushes_back(&self, now: Moment) -> bool {
-        self.state == SessionState::Streaming
-            && self.is_over(now)
-            && self.peer_silence(now) < PUSH_BACK_WITHIN
-    }
-
-    fn is_over(&self, now: Moment) -> bool {
-        match self.mode {
-            ReplicationMode::Async { behind_max, behind_bytes_max, .. } => {
-                self.backlog.bytes() > behind_bytes_max || self.backlog.age(now) > behind_max
-            }
-            _ => false,
-        }
-    }
-
-    /// An asynchronous group that is over its bound goes on by passes, or holds its hosts.
-    fn check_bound(&mut self, now: Moment) {
-        if !self.is_over(now) {
-            return;
-        }
-        self.is_behind = true;
-        let goes_on = matches!(self.mode, ReplicationMode::Async { over: BoundPolicy::Behind, .. });
-        if goes_on && self.state == SessionState::Streaming {
-            self.leave_stream(SessionState::Merging);
-            self.pass_due = now;
         }
     }
 }
