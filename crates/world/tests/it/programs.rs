@@ -4,7 +4,7 @@ use crate::in_each_engine;
 use std::{cell::Cell, fs, rc::Rc, time::Duration};
 use world::{
     IoErrorKind, OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, Programs, World,
-    real::RealPrograms,
+    real::{RealOptions, RealPrograms, run},
     sim::{self, SimPrograms},
 };
 
@@ -105,7 +105,8 @@ async fn with_grace(world: &World, script: &str) -> (ProgramEnd, String, Duratio
 
 #[test]
 fn at_the_time_limit_a_real_program_may_say_farewell() {
-    in_each_engine(async |world, _| {
+    // Programs do not depend on the engine, and these take their time.
+    run(7, RealOptions::default(), async |world| {
         // The shell waits for the sleep, which has ended by the signal as well.
         let (end, output, took) = with_grace(&world, "trap 'echo farewell; exit 0' TERM; sleep 60").await;
         assert!(end == ProgramEnd::TimedOut && output.ends_with("farewell\n"), "{end:?} {output}");
@@ -143,7 +144,7 @@ fn a_real_program_runs_as_another_user_with_its_groups() {
     }
     in_each_engine(async |_, _| {
         let script = "id -u; id -g; id -G; pwd; echo $HOME $USER $LOGNAME; cat /proc/self/status";
-        let run = |user: &str, script| {
+        let run_as = |user: &str, script| {
             let call = ProgramCall { user: Some(user.to_owned()), ..shell(script, Duration::from_secs(60)) };
             RealPrograms::default().run(call)
         };
@@ -153,7 +154,7 @@ fn a_real_program_runs_as_another_user_with_its_groups() {
             groups.lines().filter_map(|line| line.rsplit(':').next()).filter(|last| !last.is_empty());
         let member = members.flat_map(|members| members.split(',')).find(|member| *member != "root");
         let user = member.unwrap_or("games");
-        let result = run(user, script).await.unwrap();
+        let result = run_as(user, script).await.unwrap();
         let output = String::from_utf8(result.output.bytes).unwrap();
         let id = |option: &str| {
             let id = std::process::Command::new("id").args([option, user]).output().unwrap();
@@ -170,7 +171,7 @@ fn a_real_program_runs_as_another_user_with_its_groups() {
             assert!(line.ends_with("\t0000000000000000"), "{line}");
         }
 
-        let missing = run("no-such-user", "true").await.unwrap_err();
+        let missing = run_as("no-such-user", "true").await.unwrap_err();
         assert_eq!(missing.kind(), IoErrorKind::NotFound);
         let line =
             "starting sh: no user \"no-such-user\" on this machine; name one that `getent passwd` shows";

@@ -2,6 +2,8 @@
 //! checked against what really happened.
 
 mod fakes;
+/// Applications behind hooks.
+mod hooked;
 
 use fakes::{CutterScript, FakeApplication, FakeCutter, Journal, Step};
 use protect::{
