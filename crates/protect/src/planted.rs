@@ -33,6 +33,8 @@ pub enum BackupBug {
     NotFrozenCountsAsHeld,
     /// The worth that hooks state does not count.
     StatementIgnored,
+    /// A filesystem counts as frozen to the end whoever thawed it.
+    AnyThawCounts,
 }
 
 impl BackupBug {
@@ -46,6 +48,9 @@ impl BackupBug {
         Self::UncoveredCutKept,
         Self::BudgetIgnored,
     ];
+
+    /// Bugs that need a filesystem.
+    pub const OF_FILESYSTEMS: [Self; 1] = [Self::AnyThawCounts];
 
     /// Bugs that need hooks.
     pub const OF_HOOKS: [Self; 6] = [

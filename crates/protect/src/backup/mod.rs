@@ -13,8 +13,9 @@
 //! 4. A cut that is not covered by a freeze is removed, unless the policy keeps it as *crash*.
 //!
 //! Reading order: [`label`] (labels and their evidence, pure), [`policy`], `round` (the sequence), then things that
-//! freeze: [`hooks`].
+//! freeze: [`hooks`], [`filesystem`].
 
+pub mod filesystem;
 pub mod hooks;
 pub mod label;
 pub mod policy;

@@ -132,7 +132,9 @@ impl HookStep<'_> {
             }
             ProgramEnd::Exited(code) => format!("exited with {code}"),
             ProgramEnd::Signalled(signal) => format!("was ended by signal {signal}"),
-            ProgramEnd::TimedOut => format!("did not end within {} ms and was ended", limit.as_millis()),
+            ProgramEnd::TimedOut => {
+                format!("did not end within {} ms and was ended", limit.as_micros().div_ceil(1000))
+            }
         };
         story.write_str(&last_line(&output)).expect("a text takes all");
         HookEnd::Failed(story)

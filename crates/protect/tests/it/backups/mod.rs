@@ -4,6 +4,8 @@
 mod fakes;
 /// Applications behind hooks.
 mod hooked;
+/// Frozen filesystems.
+mod mounted;
 
 use fakes::{CutterScript, FakeApplication, FakeCutter, Journal, Step};
 use protect::{
