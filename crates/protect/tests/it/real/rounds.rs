@@ -60,7 +60,7 @@ fn a_cut_over_a_frozen_filesystem_holds_what_was_answered_and_nothing_later() {
             let late = mounted.point().join("late");
             let mut writer = Command::new("sh");
             writer.args(["-c", "(echo late > \"$1\") & sleep 0.2", "writer"]).arg(late);
-            cutter.meanwhile.replace(Some(writer));
+            cutter.meanwhile.replace(Some(Box::new(move || assert!(writer.status().unwrap().success()))));
             let cut = cutter.cut.clone();
             let attempts = mounted.folder().join("attempts");
             let freeze = format!(
@@ -89,7 +89,7 @@ fn a_filesystem_that_someone_else_thawed_gives_a_crash_cut() {
         let cutter = CopyCutter::new(mounted);
         let mut thaw = Command::new("fsfreeze");
         thaw.arg("-u").arg(mounted.point());
-        cutter.meanwhile.replace(Some(thaw));
+        cutter.meanwhile.replace(Some(Box::new(move || assert!(thaw.status().unwrap().success()))));
         let (outcome, _) = round(&world, mounted, ("true", "true"), cutter).await;
         let reason = format!(
             "the filesystem at {}: it was not held: something else had thawed it before the cut was known",
