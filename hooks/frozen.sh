@@ -6,7 +6,7 @@
 #   freeze_it     with the hook's arguments; it fails by `fail` or by any command that fails
 #   is_frozen     true if everything that freeze_it froze still is
 #   thaw_it       may be called when only a part was frozen, and more than once; it returns 1 if it must be tried
-#                 again
+#                 again. If it finds that something was not frozen to the end, it makes the file $state/lost
 #
 # and calls `run_phase "$@"`. They may keep files in the folder $state, which exists from freeze to thaw.
 #
@@ -46,8 +46,7 @@ freeze_phase() {
     [ -n "$(find "$states" -prune -user "$(id -u)" ! -perm /022)" ] ||
         fail "$states is not a folder of this user alone; set SPINDLE_HOOKS_STATE to one that is"
     if [ -d "$state" ]; then
-        watchdog=$(cat "$state/watchdog" 2>/dev/null || true)
-        if [ ! -e "$state/over" ] && [ -n "$watchdog" ] && kill -0 "$watchdog" 2>/dev/null; then
+        if [ ! -e "$state/over" ] && watchdog_lives; then
             not_now "an earlier freeze of $SPINDLE_SET is not over"
         fi
         # A watchdog that was killed has thawed nothing.
@@ -80,6 +79,7 @@ thaw_phase() {
             rmdir "$state/thawing"
             fail "it could not be thawed; the watchdog tries again at the deadline"
         fi
+        [ ! -e "$state/lost" ] || held=no
         stop_watchdog
         rm -rf "$state"
         [ "$held" = yes ] && return
@@ -99,9 +99,21 @@ thaw_phase() {
     exit 3
 }
 
-stop_watchdog() {
+# False also of one that is dead and that nobody has waited for.
+watchdog_lives() {
     watchdog=$(cat "$state/watchdog" 2>/dev/null || true)
-    if [ -n "$watchdog" ]; then kill -TERM "$watchdog" 2>/dev/null || true; fi
+    [ -n "$watchdog" ] && grep -q '^State:.[^ZX]' "/proc/$watchdog/status" 2>/dev/null
+}
+
+# Waits for its end: it must not find the folder half removed.
+stop_watchdog() {
+    tries=0
+    while watchdog_lives; do
+        kill -TERM "$watchdog" 2>/dev/null || true
+        tries=$((tries + 1))
+        [ "$tries" -le 200 ] || kill -KILL "$watchdog" 2>/dev/null || true
+        sleep 0.01
+    done
 }
 
 # Thaws at the deadline, and at once if it is ended: a service manager ends all of a service together.
