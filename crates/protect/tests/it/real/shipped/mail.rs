@@ -132,10 +132,10 @@ impl MailServers {
 }
 
 /// A connection in which lines are said and answered.
-struct Conversation(BufReader<TcpStream>);
+pub(super) struct Conversation(BufReader<TcpStream>);
 
 impl Conversation {
-    fn open(port: u16) -> Self {
+    pub fn open(port: u16) -> Self {
         let mut stream = None;
         expect_within(Duration::from_secs(20), "the server listens", || {
             stream = TcpStream::connect(("127.0.0.1", port)).ok();
@@ -146,20 +146,21 @@ impl Conversation {
         Self(BufReader::new(stream))
     }
 
-    /// Reads until a line with this start.
-    fn expect(&mut self, start: &str) {
+    /// Reads until a line with this start; all lines.
+    pub fn expect(&mut self, start: &str) -> String {
+        let mut lines = String::new();
         loop {
-            let mut line = String::new();
-            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "no line starts with {start}");
-            if line.starts_with(start) {
-                return;
+            let before = lines.len();
+            assert_ne!(self.0.read_line(&mut lines).unwrap(), 0, "no line starts with {start}: {lines}");
+            if lines[before..].starts_with(start) {
+                return lines;
             }
         }
     }
 
-    fn say(&mut self, line: &str, answer: &str) {
+    pub fn say(&mut self, line: &str, answer: &str) -> String {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
-        self.expect(answer);
+        self.expect(answer)
     }
 }
 
@@ -255,7 +256,7 @@ fn check_cut(kind: &str, format: &str) {
 }
 
 /// All numbers up to `most` are there, and at most one that was not answered.
-fn expect_numbers(text: &str, start: &str, most: u64) {
+pub(super) fn expect_numbers(text: &str, start: &str, most: u64) {
     let words = text.split_whitespace().filter_map(|word| word.strip_prefix(start)?.strip_suffix('.'));
     let numbers: BTreeSet<u64> = words.map(|word| word.parse().unwrap()).collect();
     assert!(
