@@ -7,7 +7,6 @@ use std::time::Duration;
 ///
 /// Whoever dies: it thaws at the deadline of its freeze at the latest, and when this is dropped.
 pub trait FreezableMount {
-    /// Its mount point.
     fn mount_point(&self) -> String;
 
     /// Writes back what it can while work goes on, so that the freeze is short.

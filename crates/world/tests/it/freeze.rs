@@ -15,7 +15,7 @@ use world::{
     FreezableMount, IoErrorKind, IoResult, MountThaw,
     real::{
         RealOptions,
-        freeze::{HelperProgram, RealMount, WritablePlace, check_order, check_privilege, helper},
+        freeze::{HelperProgram, RealMount, WritablePlace, check_order, check_privilege, helper_process},
         run,
     },
 };
@@ -140,7 +140,7 @@ fn the_helper_process() {
     let is_helper = rustix::fs::fstat(std::io::stderr())
         .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
     if is_helper {
-        std::process::exit(helper::serve());
+        std::process::exit(helper_process::serve());
     }
 }
 

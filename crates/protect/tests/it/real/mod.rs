@@ -21,7 +21,7 @@ use std::{
 };
 use world::{
     LocalFuture, Moment,
-    real::freeze::{HelperProgram, helper},
+    real::freeze::{HelperProgram, helper_process},
 };
 
 /// Not a test by itself: the helper process of the others, which has a folder as its standard error.
@@ -30,7 +30,7 @@ fn the_helper_process() {
     let is_helper = rustix::fs::fstat(std::io::stderr())
         .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
     if is_helper {
-        std::process::exit(helper::serve());
+        std::process::exit(helper_process::serve());
     }
 }
 

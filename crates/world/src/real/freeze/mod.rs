@@ -15,15 +15,15 @@
 //! [`serve_if_helper`] before anything else.
 //!
 //! Reading order: [`mount`] (what may be frozen, and what is refused), `message` (what the two say to each
-//! other), [`helper`], `supervisor` (this process's side).
+//! other), [`helper_process`], `supervisor` (this process's side).
 
-pub mod helper;
+pub mod helper_process;
 pub mod mount;
 
 mod message;
 mod supervisor;
 
-pub use helper::{HELPER_ARGUMENT, serve_if_helper};
+pub use helper_process::{HELPER_ARGUMENT, serve_if_helper};
 pub use mount::{HelperProgram, RealMount, WritablePlace, check_order, check_privilege};
 
 use rustix::{

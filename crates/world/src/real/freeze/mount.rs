@@ -57,7 +57,7 @@ pub struct WritablePlace {
 }
 
 /// The program that serves as helper; it must call [`serve_if_helper`](super::serve_if_helper), or
-/// [`serve`](super::helper::serve) for arguments of its own.
+/// [`serve`](super::helper_process::serve) for arguments of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperProgram {
     pub path: PathBuf,

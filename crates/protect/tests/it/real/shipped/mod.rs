@@ -8,7 +8,7 @@ mod cyrus;
 mod guest;
 /// Dovecot and Postfix.
 mod mail;
-/// PostgreSQL.
+/// A database server whose filesystem is frozen.
 mod postgresql;
 
 use super::{CopyCutter, LoopMount, helper_program, script};
