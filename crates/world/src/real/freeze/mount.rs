@@ -249,3 +249,26 @@ impl FreezableMount for RealMount {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filesystems_of_other_machines_and_of_memory_are_refused() {
+        let check = |kind: &str, refusal: Option<&str>| {
+            let (point, source) = (PathBuf::from("/mail"), "server:/mail".to_owned());
+            let (kind, options) = (kind.to_owned(), "rw".to_owned());
+            let mount = Mount { id: 1, device: (0, 50), point, kind, source, options };
+            assert_eq!(refuse_kind(&mount).err().map(|error| error.to_string()).as_deref(), refusal);
+        };
+        let network = "/mail is a network filesystem (nfs4); freeze it on the machine that has its drives";
+        check("nfs4", Some(network));
+        let fuse = "/mail is a network filesystem (fuse.sshfs); freeze it on the machine that has its drives";
+        check("fuse.sshfs", Some(fuse));
+        check("tmpfs", Some("/mail is a tmpfs, which has no drive; there is nothing to freeze"));
+        for kind in ["ext4", "xfs", "btrfs", "fuseblk"] {
+            check(kind, None);
+        }
+    }
+}
