@@ -21,6 +21,20 @@ pub enum BackupBug {
     UncoveredCutKept,
     /// Steps may take as long as they like.
     BudgetIgnored,
+    /// A thing that froze nothing counts as frozen.
+    NothingIsEvidence,
+    /// A thaw hook is started while a freeze hook runs.
+    ThawBesideFreeze,
+    /// A hook that says *not now* counts as done.
+    NotNowIsDone,
+    /// The pauses of a hook that says *not now* do not grow.
+    PauseNotGrown,
+    /// A thaw hook that found nothing frozen counts like any other.
+    NotFrozenCountsAsHeld,
+    /// The worth that hooks state does not count.
+    StatementIgnored,
+    /// A filesystem counts as frozen to the end whoever thawed it.
+    AnyThawCounts,
 }
 
 impl BackupBug {
@@ -33,6 +47,19 @@ impl BackupBug {
         Self::FailedFreezeIgnored,
         Self::UncoveredCutKept,
         Self::BudgetIgnored,
+    ];
+
+    /// Bugs that need a filesystem.
+    pub const OF_FILESYSTEMS: [Self; 1] = [Self::AnyThawCounts];
+
+    /// Bugs that need hooks.
+    pub const OF_HOOKS: [Self; 6] = [
+        Self::NothingIsEvidence,
+        Self::ThawBesideFreeze,
+        Self::NotNowIsDone,
+        Self::PauseNotGrown,
+        Self::NotFrozenCountsAsHeld,
+        Self::StatementIgnored,
     ];
 }
 

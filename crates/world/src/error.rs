@@ -69,6 +69,7 @@ fn kind_of(source: &io::Error) -> IoErrorKind {
     let Some(code) = source.raw_os_error() else {
         return match source.kind() {
             io::ErrorKind::NotFound => IoErrorKind::NotFound,
+            io::ErrorKind::PermissionDenied => IoErrorKind::PermissionDenied,
             io::ErrorKind::UnexpectedEof => IoErrorKind::OutOfRange,
             io::ErrorKind::ConnectionReset => IoErrorKind::Disconnected,
             _ => IoErrorKind::Other,

@@ -7,7 +7,7 @@
 //! (`clippy.toml` bans them).
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`latency`], [`metered_device`], [`directory`],
-//! [`state_file`], [`extent_directory`], [`network`], [`program`], [`clock`], [`random`], [`world`](mod@world),
+//! [`state_file`], [`extent_directory`], [`network`], [`program`], [`mount_freeze`], [`clock`], [`random`], [`world`](mod@world),
 //! [`threads`], [`job`], then [`real`], [`sim`].
 
 pub mod units;
@@ -31,6 +31,8 @@ pub mod extent_directory;
 pub mod network;
 
 pub mod program;
+
+pub mod mount_freeze;
 
 pub mod payload;
 
@@ -73,6 +75,7 @@ pub use latency::{LatencyCounts, LatencyHistogram};
 pub use metered_device::{
     DeviceCounts, DeviceMeter, DeviceOperation, MeteredDevice, MeteredSparse, OperationCounts,
 };
+pub use mount_freeze::{FreezableMount, MountThaw};
 pub use network::{Address, IncomingConnection, Listener, Network, Stream};
 pub use plain_name::NAME_BYTES_MAX;
 pub use program::{OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs};

@@ -11,8 +11,8 @@ pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Starts programs.
 pub trait Programs {
-    /// Starts a program and waits for its end. Fails only if it cannot be started: `NotFound` if it does not
-    /// exist.
+    /// Starts a program and waits for its end. Fails only if it cannot be started: `NotFound` if it or its user
+    /// does not exist, `PermissionDenied` if it may not be executed or its user may not be chosen.
     fn run(&self, call: ProgramCall) -> LocalFuture<IoResult<ProgramResult>>;
 }
 
@@ -25,8 +25,14 @@ pub struct ProgramCall {
     pub arguments: Vec<String>,
     /// Variables added to the environment of this process, or replaced in it.
     pub environment: Vec<(String, String)>,
-    /// The program and its descendants are killed when so much time has passed since its start.
+    /// When so much time has passed since its start, the program and its descendants end: see `grace`.
     pub time_limit: Duration,
+    /// At the time limit, the group gets SIGTERM, and SIGKILL this much later if some of it is left. Zero: SIGKILL
+    /// at once.
+    pub grace: Duration,
+    /// User to run as, with this user's groups and home; only root may choose another user than its own. The
+    /// program starts in `/` then. `None`: the user and the folder of this process.
+    pub user: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +47,7 @@ pub enum ProgramEnd {
     Exited(i32),
     /// A signal of this number ended it.
     Signalled(i32),
-    /// It was killed at the time limit.
+    /// It was ended at the time limit, whatever it did about SIGTERM.
     TimedOut,
 }
 

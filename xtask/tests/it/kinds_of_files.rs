@@ -15,9 +15,9 @@ const KINDS: [(&str, &[&str]); 14] = [
     ("html", &["crates/report/"]),
     ("css", &["crates/report/src/html/"]),
     ("txt", &["crates/cli/tests/it/", "crates/control/tests/it/"]),
-    ("sh", &["xtask/guest/", ".cargo/"]),
+    ("sh", &["xtask/guest/", ".cargo/", "hooks/"]),
     ("lock", &["Cargo.lock", "fuzz/Cargo.lock"]),
-    ("", &[".ci/run", ".gitignore", "fuzz/.gitignore", "LICENSE", "xtask/guest/init"]),
+    ("", &[".ci/run", ".gitignore", "fuzz/.gitignore", "LICENSE", "hooks/", "xtask/guest/init"]),
 ];
 
 #[test]

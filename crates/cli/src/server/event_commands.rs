@@ -17,6 +17,8 @@ pub(super) async fn run_command(command: &str, row: &EventRow, console: &Console
         arguments: vec!["-c".to_owned(), command.to_owned()],
         environment: environment(row),
         time_limit: TIME_MAX,
+        grace: Duration::ZERO,
+        user: None,
     };
     let mut input = serde_json::to_vec(row).expect("plain fields");
     input.push(b'\n');

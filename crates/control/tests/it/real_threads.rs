@@ -115,7 +115,14 @@ async fn qemu_io(uri: &str, commands: &[&str]) -> (bool, String) {
 
 pub fn call(program: &str, arguments: Vec<String>) -> ProgramCall {
     let time_limit = Duration::from_secs(60);
-    ProgramCall { program: program.to_owned(), arguments, environment: Vec::new(), time_limit }
+    ProgramCall {
+        program: program.to_owned(),
+        arguments,
+        environment: Vec::new(),
+        time_limit,
+        grace: Duration::ZERO,
+        user: None,
+    }
 }
 
 /// True if a judge is there. If not, prints a line, and fails where judges are required.

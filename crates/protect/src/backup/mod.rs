@@ -12,8 +12,11 @@
 //!    each of them was frozen until then, hence when the cut returned.
 //! 4. A cut that is not covered by a freeze is removed, unless the policy keeps it as *crash*.
 //!
-//! Reading order: [`label`] (labels and their evidence, pure), [`policy`], `round` (the sequence).
+//! Reading order: [`label`] (labels and their evidence, pure), [`policy`], `round` (the sequence), then things that
+//! freeze: [`hooks`], [`filesystem`].
 
+pub mod filesystem;
+pub mod hooks;
 pub mod label;
 pub mod policy;
 mod round;
@@ -39,6 +42,12 @@ pub trait Freezable {
 
     /// The worth of a cut that was taken while it was frozen.
     fn consistency(&self) -> Consistency;
+
+    /// False if it freezes nothing and only prepares the cut: unless it fails, the label does not depend on it.
+    /// Asked after the thaw, as [`Freezable::consistency`] is.
+    fn is_witness(&self) -> bool {
+        true
+    }
 
     /// Prepares the freeze while work goes on.
     fn prepare(&self) -> LocalFuture<StepResult>;

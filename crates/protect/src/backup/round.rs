@@ -156,6 +156,8 @@ impl Round {
             let thawed = self.set.things[index].thaw();
             match self.undone(thawed).await {
                 Ok(true) => {}
+                // It was never frozen, which is known.
+                Ok(false) if self.states[index].failure.is_some() => {}
                 Ok(false) => {
                     let error = StepError("something else had thawed it before the cut was known".to_owned());
                     self.fail_thing(index, "was not held", &error);
@@ -181,7 +183,10 @@ impl Round {
 
     /// Labels the cut, or removes it.
     async fn conclude(&mut self, is_cut_asked: bool) {
-        let things = self.set.things.iter().zip(&self.states);
+        let things = self.set.things.iter().zip(&self.states).filter(|(thing, state)| {
+            let is_sound = state.is_freeze_asked && state.failure.is_none();
+            thing.is_witness() || !is_sound || planted::is(BackupBug::NothingIsEvidence)
+        });
         let evidence = things.map(|(thing, state)| FreezeEvidence {
             what: thing.describe(),
             consistency: thing.consistency(),
@@ -199,7 +204,12 @@ impl Round {
             || planted::is(BackupBug::UncoveredCutKept);
         if self.outcome.cut_returned.is_some() && is_wanted {
             self.outcome.label = Some(label);
-        } else if is_cut_asked {
+            return;
+        }
+        if let (BackupLabel::Crash(reason), true) = (&label, self.outcome.problems.is_empty()) {
+            self.outcome.problems.push(format!("the cut is not kept: {reason}"));
+        }
+        if is_cut_asked {
             let removed = self.set.cutter.remove(&self.name);
             if let Err(error) = self.undone(removed).await {
                 self.note("the cut was not removed", &error);

@@ -4,3 +4,6 @@
 mod backups;
 
 mod histories;
+
+/// Backups of this machine's filesystems.
+mod real;

@@ -5,8 +5,12 @@
 //! 1. A process group is signalled only while its leader is not reaped, so its number cannot belong to
 //!    another group.
 //! 2. The call ends with the program: a descendant that holds the output open does not prolong it.
+//! 3. The call ends `grace` after the time limit at the latest, whatever the program does about SIGTERM.
 
-use super::plain::{Pool, retry};
+use super::{
+    plain::{Pool, retry},
+    user::User,
+};
 use crate::{
     IoError, IoResult, LocalFuture,
     program::{ProgramCall, ProgramEnd, ProgramResult, ProgramText, Programs},
@@ -18,10 +22,12 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
 use std::{
+    fs,
     io::{self, PipeReader},
     os::{fd::OwnedFd, unix::process::CommandExt, unix::process::ExitStatusExt},
     process::{Child, Command, ExitStatus, Stdio},
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Programs at the same time; more of them wait for their start.
@@ -29,6 +35,9 @@ const PROGRAMS_MAX: usize = 8;
 
 /// Bytes of one read of the output.
 const CHUNK_BYTES: usize = 16 << 10;
+
+/// Pause between two looks whether descendants are left of a program that SIGTERM ended.
+const DESCENDANTS_PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts processes. A call whose future is dropped goes on to the end or the time limit of its program, and
 /// dropping this waits for that.
@@ -77,7 +86,11 @@ fn run_blocking(call: &ProgramCall, input: Stdio) -> io::Result<ProgramResult> {
     ioctl_fionbio(&reader, true)?;
     let mut group = ProcessGroup::start(call, input, writer)?;
     let mut output = Output { reader: Some(reader), text: ProgramText::default() };
-    let is_over = group.watch(&mut output, deadline);
+    let mut is_over = group.watch(&mut output, deadline);
+    if matches!(is_over, Ok(false)) && !call.grace.is_zero() {
+        // Reading goes on: a program that writes its farewell must not wait for a reader.
+        is_over = group.terminate(&mut output, deadline + call.grace).map(|()| false);
+    }
     let status = group.end();
     output.take()?;
     let status = status?;
@@ -105,6 +118,9 @@ impl ProcessGroup {
         let mut command = Command::new(&call.program);
         command.args(&call.arguments).envs(call.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(input).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        if let Some(name) = &call.user {
+            User::named(name)?.take(&mut command)?;
+        }
         let mut leader = command.spawn()?;
         match pidfd_open(Pid::from_child(&leader), PidfdFlags::empty()) {
             Ok(leader_end) => Ok(Self { leader, leader_end }),
@@ -138,10 +154,36 @@ impl ProcessGroup {
         }
     }
 
+    /// Sends SIGTERM to the group and waits until all of it has ended or the deadline passes.
+    fn terminate(&self, output: &mut Output, deadline: Instant) -> io::Result<()> {
+        let group = Pid::from_child(&self.leader);
+        kill_process_group(group, Signal::TERM)?;
+        if self.watch(output, deadline)? {
+            while has_other_members(group) && Instant::now() < deadline {
+                thread::sleep(DESCENDANTS_PAUSE);
+                output.take()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Kills the rest of the group and reaps the leader.
     fn end(&mut self) -> io::Result<ExitStatus> {
         kill_and_reap(&mut self.leader)
     }
+}
+
+/// True if a process of the group is alive besides its leader, which is a zombie.
+fn has_other_members(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    processes.flatten().any(|process| {
+        // `PID (NAME) STATE PARENT GROUP …`; the name may hold anything.
+        let stat = fs::read(process.path().join("stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
+        let mut fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+        let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X" | ""));
+        is_alive && fields.nth(1).and_then(|text| text.parse().ok()) == Some(group.as_raw_nonzero().get())
+    })
 }
 
 fn kill_and_reap(leader: &mut Child) -> io::Result<ExitStatus> {

@@ -31,8 +31,8 @@ impl SimPrograms {
         Self { world: world.clone(), programs: RefCell::default() }
     }
 
-    /// Installs a program, which returns its exit code, or replaces it. At the time limit its future is
-    /// dropped; a task that it spawned goes on, like a process outside the group.
+    /// Installs a program, which returns its exit code, or replaces it. At the time limit and the grace after it
+    /// its future is dropped; a task that it spawned goes on, like a process outside the group.
     pub fn install<F: Future<Output = i32> + 'static>(
         &self,
         name: &str,
@@ -52,8 +52,12 @@ impl Programs for SimPrograms {
                 let context = format!("starting {}: no such program", call.program);
                 return Err(IoError::new(IoErrorKind::NotFound, context));
             };
-            let (writer, limit) = (ProgramWriter::default(), world.sleep(call.time_limit));
+            let began = world.now();
+            let (writer, time_limit) = (ProgramWriter::default(), call.time_limit);
+            // A program does not see SIGTERM here: it uses its grace, and what it returns then does not count.
+            let limit = world.sleep(time_limit + call.grace);
             let code = with_deadline(limit, program(call, writer.clone())).await;
+            let code = code.filter(|_| world.now().since(began) <= time_limit);
             let end = code.map_or(ProgramEnd::TimedOut, ProgramEnd::Exited);
             Ok(ProgramResult { end, output: writer.0.take() })
         })

@@ -5,6 +5,7 @@
 mod device;
 mod directory;
 mod fio;
+mod freeze;
 mod host;
 mod programs;
 mod sockets;

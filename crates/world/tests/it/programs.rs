@@ -4,7 +4,7 @@ use crate::in_each_engine;
 use std::{cell::Cell, fs, rc::Rc, time::Duration};
 use world::{
     IoErrorKind, OUTPUT_BYTES_MAX, ProgramCall, ProgramEnd, Programs, World,
-    real::RealPrograms,
+    real::{RealOptions, RealPrograms, run},
     sim::{self, SimPrograms},
 };
 
@@ -19,6 +19,8 @@ fn shell(script: &str, time_limit: Duration) -> ProgramCall {
         arguments: ["-c", script, "an argument; exit 9"].map(str::to_owned).to_vec(),
         environment: vec![("GREETING".to_owned(), "hello".to_owned())],
         time_limit,
+        grace: Duration::ZERO,
+        user: None,
     }
 }
 
@@ -92,6 +94,104 @@ fn a_real_program_leaves_nothing_of_its_group_and_signals_are_told() {
 }
 
 /// Sets its flag when the program is dropped.
+/// A script with a second of time and as much of grace; the end, the output and the time it took.
+async fn with_grace(world: &World, script: &str) -> (ProgramEnd, String, Duration) {
+    let second = Duration::from_secs(1);
+    let began = world.now();
+    let call = ProgramCall { grace: second, ..shell(script, second) };
+    let result = RealPrograms::default().run(call).await.unwrap();
+    (result.end, String::from_utf8_lossy(&result.output.bytes).into_owned(), world.now().since(began))
+}
+
+#[test]
+fn at_the_time_limit_a_real_program_may_say_farewell() {
+    // Programs do not depend on the engine, and these take their time.
+    run(7, RealOptions::default(), async |world| {
+        // The shell waits for the sleep, which has ended by the signal as well.
+        let (end, output, took) = with_grace(&world, "trap 'echo farewell; exit 0' TERM; sleep 60").await;
+        assert!(end == ProgramEnd::TimedOut && output.ends_with("farewell\n"), "{end:?} {output}");
+        assert!(took < Duration::from_millis(1900), "{took:?}");
+
+        let stubborn = "trap '' TERM; echo $$; while :; do sleep 0.1; done";
+        let (end, process, took) = with_grace(&world, stubborn).await;
+        assert_eq!(end, ProgramEnd::TimedOut);
+        assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(8), "{took:?}");
+        expect_dead(&world, process.trim()).await;
+
+        // The leader ends at once; its descendant has the time to clean up.
+        let script = "(trap 'sleep 0.3; echo cleaned; exit' TERM; while :; do sleep 0.05; done) & sleep 60";
+        let (end, output, took) = with_grace(&world, script).await;
+        assert!(end == ProgramEnd::TimedOut && output.ends_with("cleaned\n"), "{end:?} {output}");
+        assert!(took < Duration::from_millis(1900), "{took:?}");
+
+        let script = "(trap '' TERM; echo $$; exec sleep 60) & sleep 60";
+        let (end, _, took) = with_grace(&world, script).await;
+        assert_eq!(end, ProgramEnd::TimedOut);
+        assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(8), "{took:?}");
+
+        // One that left the group keeps the pipe, and nobody waits for it.
+        let (end, output, took) =
+            with_grace(&world, "setsid sleep 20 & trap '' TERM; sleep 0.2; echo out").await;
+        assert_eq!((end, &*output), (ProgramEnd::Exited(0), "out\n"));
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    });
+}
+
+#[test]
+fn a_real_program_runs_as_another_user_with_its_groups() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can run programs as another user");
+    }
+    in_each_engine(async |_, _| {
+        let script = "id -u; id -g; id -G; pwd; echo $HOME $USER $LOGNAME; cat /proc/self/status";
+        let run_as = |user: &str, script| {
+            let call = ProgramCall { user: Some(user.to_owned()), ..shell(script, Duration::from_secs(60)) };
+            RealPrograms::default().run(call)
+        };
+        // One that has groups beside its own, if this machine has one.
+        let groups = fs::read_to_string("/etc/group").unwrap();
+        let members =
+            groups.lines().filter_map(|line| line.rsplit(':').next()).filter(|last| !last.is_empty());
+        let member = members.flat_map(|members| members.split(',')).find(|member| *member != "root");
+        let user = member.unwrap_or("games");
+        let result = run_as(user, script).await.unwrap();
+        let output = String::from_utf8(result.output.bytes).unwrap();
+        let id = |option: &str| {
+            let id = std::process::Command::new("id").args([option, user]).output().unwrap();
+            String::from_utf8(id.stdout).unwrap().trim().to_owned()
+        };
+        let lines: Vec<&str> = output.lines().take(5).collect();
+        let entry = std::process::Command::new("getent").args(["passwd", user]).output().unwrap();
+        let entry = String::from_utf8(entry.stdout).unwrap();
+        let home = entry.split(':').nth(5).unwrap();
+        let expected = [&*id("-u"), &id("-g"), &id("-G"), "/", &format!("{home} {user} {user}")];
+        assert_eq!(lines, expected);
+        for capabilities in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+            let line = output.lines().find(|line| line.starts_with(capabilities)).unwrap();
+            assert!(line.ends_with("\t0000000000000000"), "{line}");
+        }
+
+        let missing = run_as("no-such-user", "true").await.unwrap_err();
+        assert_eq!(missing.kind(), IoErrorKind::NotFound);
+        let line =
+            "starting sh: no user \"no-such-user\" on this machine; name one that `getent passwd` shows";
+        assert_eq!(missing.to_string(), line);
+    });
+}
+
+#[test]
+fn a_real_file_that_cannot_be_executed_is_refused() {
+    in_each_engine(async |_, folder| {
+        let path = folder.join("hook");
+        fs::write(&path, "#!/bin/sh\ntrue\n").unwrap();
+        let program = path.display().to_string();
+        let call = ProgramCall { program, ..shell("", Duration::from_secs(60)) };
+        let refusal = RealPrograms::default().run(call).await.unwrap_err();
+        assert_eq!(refusal.kind(), IoErrorKind::PermissionDenied);
+        assert!(refusal.to_string().starts_with("starting /"), "{refusal}");
+    });
+}
+
 struct DropFlag(Rc<Cell<bool>>);
 
 impl Drop for DropFlag {

@@ -27,6 +27,8 @@ pub(super) async fn run(
         arguments: words.into_iter().chain(uris.iter().cloned()).collect(),
         environment,
         time_limit: within,
+        grace: Duration::ZERO,
+        user: None,
     };
     let ended = RealPrograms::default().run(call).await;
     let result = ended.map_err(|error| Refusal::new(error.to_string(), "a shell is needed for ⟨check⟩"))?;

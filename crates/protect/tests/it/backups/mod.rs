@@ -2,6 +2,10 @@
 //! checked against what really happened.
 
 mod fakes;
+/// Applications behind hooks.
+mod hooked;
+/// Frozen filesystems.
+mod mounted;
 
 use fakes::{CutterScript, FakeApplication, FakeCutter, Journal, Step};
 use protect::{

@@ -3,6 +3,7 @@
 //! Sources are /proc, /sys and statvfs; no program is started. A fact that the kernel or a container hides is
 //! `None`, never a guess.
 
+mod backing;
 pub mod disk;
 pub mod drive;
 pub mod kernel_log;
@@ -11,10 +12,12 @@ pub mod mount;
 pub mod signature;
 mod usage_text;
 
+pub(super) use backing::{Backing, mount_id, open_path};
 pub use disk::{Disk, DiskCatalogue};
 pub use drive::{DriveActivity, DriveInfo, device_number, drive_activity, drive_of_device, drive_of_path};
 pub use kernel_log::{DeviceNames, KernelDeviceError, KernelLog, KernelLogUpdate};
 pub use machine::{Machine, ProcessUse, machine, process_use};
+pub(super) use mount::Mount;
 pub use mount::{DeviceUse, Filesystem, filesystem_of, usage_of_device};
 pub use signature::{DeviceSignature, signature_of};
 pub use usage_text::usages_text;

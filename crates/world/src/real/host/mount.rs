@@ -64,21 +64,31 @@ fn holder_of(mounts: &str, path: &Path, device: (u32, u32)) -> Option<Mount> {
 
 /// One line of /proc/self/mountinfo (proc(5)).
 #[derive(Clone, Debug)]
-struct Mount {
-    device: (u32, u32),
-    point: PathBuf,
-    kind: String,
-    source: String,
-    options: String,
+pub(in crate::real) struct Mount {
+    pub id: u64,
+    /// Number of the filesystem. Files of btrfs have others, a number for each subvolume.
+    pub device: (u32, u32),
+    pub point: PathBuf,
+    pub kind: String,
+    pub source: String,
+    pub options: String,
 }
 
 impl Mount {
+    /// All mounts that this process sees.
+    pub fn all() -> IoResult<Vec<Self>> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo")
+            .map_err(|error| IoError::from_os(error, "reading the table of mounts"))?;
+        Ok(mounts.lines().filter_map(Self::parse).collect())
+    }
+
     fn parse(line: &str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let before: Vec<&str> = before.split(' ').collect();
         let after: Vec<&str> = after.split(' ').collect();
         let (major, minor) = before.get(2)?.split_once(':')?;
         Some(Self {
+            id: before.first()?.parse().ok()?,
             device: (major.parse().ok()?, minor.parse().ok()?),
             point: PathBuf::from(unescape(before.get(4)?)),
             kind: (*after.first()?).to_owned(),
