@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`latency`], [`metered_device`], [`directory`],
 //! [`state_file`], [`extent_directory`], [`network`], [`program`], [`clock`], [`random`], [`world`](mod@world),
-//! [`threads`], [`job`], then [`real`], [`sim`].
+//! [`threads`], [`job`], [`checked_line`], then [`real`], [`sim`].
 
 pub mod units;
 
@@ -52,6 +52,8 @@ pub mod threads;
 
 pub mod crc32c;
 
+pub mod checked_line;
+
 mod plain_name;
 
 mod sampled_latencies;
@@ -62,6 +64,7 @@ pub mod sim;
 
 pub use block_device::{BlockDevice, Extent, Geometry, Resizable, Sparse, Stability};
 pub use buffer::Buffer;
+pub use checked_line::{CheckedLineError, checked_line, checked_object, is_whole_line};
 pub use clock::{Clock, Moment, WallTime};
 pub use crc32c::Crc32c;
 pub use directory::{Directory, DirectoryEntry, File};
