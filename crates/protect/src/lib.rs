@@ -6,7 +6,9 @@
 //! which snapshots there are.
 
 pub mod backup;
+pub mod backup_schedule;
 pub mod planted;
+pub mod planted_keeping;
 pub mod schedule;
 pub mod schedule_mark;
 pub mod taking_pace;
