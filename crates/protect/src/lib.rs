@@ -9,6 +9,7 @@ pub mod backup;
 pub mod backup_schedule;
 pub mod planted;
 pub mod planted_keeping;
+pub mod retention;
 pub mod schedule;
 pub mod schedule_mark;
 pub mod taking_pace;
