@@ -7,6 +7,7 @@
 
 pub mod backup;
 pub mod backup_schedule;
+pub mod catalogue;
 pub mod planted;
 pub mod planted_keeping;
 pub mod retention;

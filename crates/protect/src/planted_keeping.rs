@@ -5,8 +5,8 @@
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepingBug {
-    /// The second pass of a doubled hour is a slot of its own.
-    DoubledHourTwice,
+    /// In the second pass of a doubled hour the slot is that of the clock.
+    SecondPassForgotten,
     /// A clock that jumps to and fro makes a backup at each jump.
     PaceIgnored,
     /// A slot in the future stops its schedule.
@@ -33,10 +33,8 @@ pub enum KeepingBug {
     ThinningTakesNewest,
     /// A line is acknowledged before it is stable.
     LineNotSynced,
-    /// A torn end is not cut off before the next line.
-    TornEndKept,
-    /// Writing goes on after a failed sync.
-    FailedSyncIgnored,
+    /// A line whose sync failed counts as stable when it is read again.
+    LastLineNotRewritten,
     /// A damaged line in the middle ends the file.
     DamagedMiddleIgnored,
     /// A sequence number is given again.
@@ -48,8 +46,8 @@ pub enum KeepingBug {
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 20] = [
-        Self::DoubledHourTwice,
+    pub const ALL: [Self; 19] = [
+        Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
         Self::SlotTwice,
@@ -63,8 +61,7 @@ impl KeepingBug {
         Self::ThinningTakesProvenFirst,
         Self::ThinningTakesNewest,
         Self::LineNotSynced,
-        Self::TornEndKept,
-        Self::FailedSyncIgnored,
+        Self::LastLineNotRewritten,
         Self::DamagedMiddleIgnored,
         Self::SequenceAgain,
         Self::DeletionForgotten,

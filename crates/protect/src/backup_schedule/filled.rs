@@ -44,6 +44,13 @@ impl FilledSlots {
         assert!(self.holds(slot.start));
     }
 
+    /// Notes that a backup with a lower sequence number than the last one's filled a slot.
+    pub fn note_earlier(&mut self, slot: FilledSlot) {
+        if !self.holds(slot.start) {
+            self.runs.insert(0, SlotRun { first: slot.start, last: slot.start });
+        }
+    }
+
     /// Start of the slot that was filled last, by sequence number.
     pub fn last(&self) -> Option<UnixSecond> {
         self.runs.last().map(|run| run.last)
@@ -82,6 +89,8 @@ mod tests {
             assert!(!holds(hour), "{hour}");
         }
         assert_eq!(filled.runs.len(), 4);
+        filled.note_earlier(FilledSlot { period, start: UnixSecond(5 * 3600) });
+        assert!(filled.holds(UnixSecond(5 * 3600)));
         assert_eq!(filled.last(), Some(UnixSecond(18 * 3600)));
     }
 }

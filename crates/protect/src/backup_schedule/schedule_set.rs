@@ -144,15 +144,13 @@ fn due_slot(
     let current = schedule.slot_at(zone, now.civil);
     let due = |start, occasion| Some(DueSlot { slot: FilledSlot { period, start }, occasion });
     let Some(last) = progress.filled.last() else { return due(current.start, SlotOccasion::First) };
-    if current.start > last {
-        let missed = schedule.missed_between(zone, last, current.start);
-        return due(current.start, SlotOccasion::Next { missed });
-    }
-    if planted_keeping::is(KeepingBug::FutureBlocks) {
-        return None;
-    }
     if !progress.filled.holds(current.start) {
-        return due(current.start, SlotOccasion::ClockWasAhead);
+        if current.start > last {
+            let missed = schedule.missed_between(zone, last, current.start);
+            return due(current.start, SlotOccasion::Next { missed });
+        }
+        let is_blocked = planted_keeping::is(KeepingBug::FutureBlocks);
+        return if is_blocked { None } else { due(current.start, SlotOccasion::ClockWasAhead) };
     }
     let since_last = progress.pace.since_last(now.elapsed);
     let patience_s = schedule.slot_at(zone, last).length_s() * 11 / 10;
@@ -174,7 +172,12 @@ fn next_unfilled(
     let after = |start| -> ScheduleSlot { schedule.slot_at(zone, schedule.slot_at(zone, start).end) };
     let mut next = after(last).start;
     while let Some(end) = filled.end_of_run(next) {
-        next = after(end).start;
+        let following = after(end).start;
+        if following <= next {
+            // The end of the calendar.
+            break;
+        }
+        next = following;
     }
     next
 }

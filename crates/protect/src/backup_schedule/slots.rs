@@ -19,6 +19,10 @@ const DAY_S: i64 = 86_400;
 /// Monday 1970-01-05, 00:00.
 const MONDAY_S: i64 = 4 * DAY_S;
 
+/// Missed slots that are counted one by one. Of more, those without a length are not left out: a clock that shows the
+/// year 7000 must not stop a runner for a minute.
+const COUNTED_MAX: i64 = 20_000;
+
 /// A slot: from its start up to the start of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleSlot {
@@ -48,7 +52,7 @@ impl BackupSchedule {
     pub fn slot_at(&self, zone: &ScheduleZone, now: UnixSecond) -> ScheduleSlot {
         let ordinal = self.ordinal_at(zone, now);
         let slot = ScheduleSlot { start: self.start(zone, ordinal), end: self.start(zone, ordinal + 1) };
-        assert!(slot.start < slot.end, "a slot has a length");
+        assert!((slot.start..slot.end).contains(&zone.clamped(now)), "a moment lies in its slot");
         slot
     }
 
@@ -61,13 +65,13 @@ impl BackupSchedule {
     ) -> Option<MissedSlots> {
         let mut missed: Option<MissedSlots> = None;
         let mut next = self.slot_at(zone, filled).end;
-        if self.period().unit() == PeriodUnit::Minute {
-            let length = self.period().shortest_s();
-            let count = (current.0 - next.0).max(0) / length;
-            return (count > 0).then(|| MissedSlots {
+        let ordinal = self.ordinal_at(zone, current);
+        let numbers = ordinal - self.ordinal_at(zone, filled) - 1;
+        if self.period().unit() == PeriodUnit::Minute || numbers > COUNTED_MAX {
+            return (numbers > 0).then(|| MissedSlots {
                 first: next,
-                last: UnixSecond(current.0 - length),
-                count: count.unsigned_abs(),
+                last: self.start(zone, ordinal - 1),
+                count: numbers.unsigned_abs(),
             });
         }
         while next < current {
@@ -97,6 +101,9 @@ impl BackupSchedule {
                 if last.replace(start) != Some(start) {
                     return (start >= since).then_some(start);
                 }
+                if start.0 == *ScheduleZone::TIMES_S.start() {
+                    return None;
+                }
             }
         })
     }
@@ -104,16 +111,16 @@ impl BackupSchedule {
     /// The number of the slot that has started last.
     fn ordinal_at(&self, zone: &ScheduleZone, now: UnixSecond) -> i64 {
         if self.period().unit() == PeriodUnit::Minute {
-            return self.ordinal_of(now.0.clamp(0, i64::MAX / 2));
+            return self.ordinal_of(zone.clamped(now).0);
         }
         let civil_s = zone.civil_s(now);
         let mut ordinal = self.ordinal_of(civil_s);
         // In the second pass of a doubled hour clocks show times from before slots that have started.
         let has_started = |ordinal| self.start(zone, ordinal) <= zone.clamped(now);
-        while has_started(ordinal + 1) && !planted_keeping::is(KeepingBug::DoubledHourTwice) {
+        while has_started(ordinal + 1) && !planted_keeping::is(KeepingBug::SecondPassForgotten) {
             ordinal += 1;
         }
-        while !has_started(ordinal) && !planted_keeping::is(KeepingBug::DoubledHourTwice) {
+        while !has_started(ordinal) && !planted_keeping::is(KeepingBug::SecondPassForgotten) {
             ordinal -= 1;
         }
         ordinal
@@ -141,13 +148,12 @@ impl BackupSchedule {
         }
     }
 
+    /// Not before 1970: a clock without a battery shows its first day, in which longer slots began earlier.
     fn start(&self, zone: &ScheduleZone, ordinal: i64) -> UnixSecond {
         let civil_s = self.civil_start(ordinal);
-        if self.period().unit() == PeriodUnit::Minute {
-            UnixSecond(civil_s)
-        } else {
-            zone.first_moment(civil_s)
-        }
+        let is_utc = self.period().unit() == PeriodUnit::Minute;
+        let start = if is_utc { UnixSecond(civil_s) } else { zone.first_moment(civil_s) };
+        start.max(UnixSecond(*ScheduleZone::TIMES_S.start()))
     }
 
     /// Seconds of civil time; `None` for months and years.
@@ -307,6 +313,25 @@ mod tests {
         assert_eq!(missed("9x1h", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"), 23, "of 25 hours");
         assert_eq!(missed("9x1min", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"), 25 * 60 - 1);
         assert_eq!(missed("9x1month", "2026-01-31T23:00:00Z", "2026-06-30T22:00:00Z"), 4);
+    }
+
+    #[test]
+    fn clocks_that_show_nonsense_have_slots_too() {
+        for zone in ["UTC", "Europe/Berlin", "Pacific/Apia"] {
+            let zone = ScheduleZone::named(zone).unwrap();
+            for text in
+                ["9x1min", "9x999min", "9x999h", "9x999w@Sun 23:59", "9x999month@31 23:59", "9x999y@23:59"]
+            {
+                let schedule: BackupSchedule = text.parse().unwrap();
+                for now in [i64::MIN, -1, 0, 1, 190_288_396_800, i64::MAX] {
+                    let slot = schedule.slot_at(&zone, UnixSecond(now));
+                    assert!(slot.start.0 >= 0 && slot.start.0 <= now.max(0), "{schedule} {now} {slot:?}");
+                }
+                let missed = schedule.missed_between(&zone, UnixSecond(0), UnixSecond(i64::MAX));
+                assert!(missed.unwrap().count > 0);
+                assert!(schedule.newest_starts(&zone, UnixSecond(-1), UnixSecond(100)).count() < 3);
+            }
+        }
     }
 
     #[test]

@@ -8,17 +8,17 @@ use jiff::{
     civil::{Date, DateTime},
     tz::{AmbiguousOffset, TimeZone},
 };
-use std::fmt;
-
-/// 1970-01-01 and 8000-01-01: a clock that shows more is read as if it showed these, which leaves room for periods.
-const TIME_MIN_S: i64 = 0;
-const TIME_MAX_S: i64 = 190_288_396_800;
+use std::{fmt, ops::RangeInclusive};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleZone(TimeZone);
 
 impl ScheduleZone {
     pub const UTC: Self = Self(TimeZone::UTC);
+
+    /// Times that a clock may show, 1970 to 7999, in seconds since 1970. Others are read as the nearest of these, which
+    /// leaves room for the longest period on both sides.
+    pub const TIMES_S: RangeInclusive<i64> = 0..=190_288_396_800;
 
     /// A zone by its name in the IANA database, without regard to case.
     ///
@@ -72,7 +72,7 @@ impl fmt::Display for ScheduleZone {
 }
 
 fn timestamp(unix_s: i64) -> Timestamp {
-    let within = unix_s.clamp(TIME_MIN_S, TIME_MAX_S);
+    let within = unix_s.clamp(*ScheduleZone::TIMES_S.start(), *ScheduleZone::TIMES_S.end());
     Timestamp::from_second(within).expect("within bounds")
 }
 
@@ -116,6 +116,6 @@ mod tests {
     fn clocks_that_show_nonsense_are_read_as_the_nearest_time() {
         let zone = ScheduleZone::named("Europe/Berlin").unwrap();
         assert_eq!(zone.civil_s(UnixSecond(i64::MIN)), 3600);
-        assert_eq!(zone.civil_s(UnixSecond(i64::MAX)), TIME_MAX_S + 3600);
+        assert_eq!(zone.civil_s(UnixSecond(i64::MAX)), ScheduleZone::TIMES_S.end() + 3600);
     }
 }

@@ -1,6 +1,8 @@
-//! Integration tests: backups in simulated time, and histories of schedules.
+//! Integration tests: backups in simulated time, histories of schedules, and what keeps the backups of sets.
 
 /// Backups of things that fail, hang and die.
 mod backups;
 
 mod histories;
+
+mod keeping;
