@@ -65,6 +65,8 @@ impl BackupSchedule {
     ) -> Option<MissedSlots> {
         let mut missed: Option<MissedSlots> = None;
         let mut next = self.slot_at(zone, filled).end;
+        // Beyond the calendar no slot ends.
+        let current = zone.clamped(current);
         let ordinal = self.ordinal_at(zone, current);
         let numbers = ordinal - self.ordinal_at(zone, filled) - 1;
         if self.period().unit() == PeriodUnit::Minute || numbers > COUNTED_MAX {

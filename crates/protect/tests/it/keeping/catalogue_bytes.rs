@@ -7,8 +7,8 @@ use protect::{
         BackupCatalogue, BackupCopy, BackupCut, BackupDeletion, BackupDrill, BackupHold, BackupLock,
         BackupRestore, BackupStage, BackupStart, BackupVerification, CatalogueEntry, CatalogueFile,
         CatalogueReadError, CatalogueReader, CatalogueScope, CutPoint, EvidenceLine, FailedBackup,
-        FilledSlotLine, FoundBackup, HookRun, LabelWord, LostBackup, MachineTime, MissedRange, ReadCatalogue,
-        SetId,
+        FilledSlotLine, FoundBackup, HookRun, LabelWord, LostBackup, MachineTime, MissedRange, PointNote,
+        ReadCatalogue, SetId,
     },
     retention::DeletionRule,
 };
@@ -250,4 +250,30 @@ pub fn input() -> Vec<u8> {
     let lines = example();
     let objects = lines.split_inclusive(|byte| *byte == b'\n').flat_map(|line| [b"{", &line[18..]].concat());
     [1].into_iter().chain(objects).collect()
+}
+
+/// Notes of points: as short as can be, usual, and of many schedules.
+pub fn notes() -> Vec<(&'static str, PointNote)> {
+    let note = |sequence, periods: &[&str]| PointNote {
+        set: SetId::new(0x0123_4567_89ab_cdef),
+        sequence,
+        points: 2,
+        kind: BackupKind::Full,
+        label: LabelWord::Application,
+        is_confirmed: false,
+        needs: None,
+        lock_s: None,
+        slots: start(sequence, 0, BackupKind::Full, periods).slots.iter().map(Into::into).collect(),
+    };
+    let locked = PointNote { lock_s: Some(14 * 86_400), is_confirmed: true, ..note(17, &["1h", "1d"]) };
+    let logs = PointNote { kind: BackupKind::InterimLogs, needs: Some(17), ..note(18, &["1min"]) };
+    let many = note(1 << 40, &["1min", "15min", "1h", "6h", "1d", "1w", "1month", "1y"]);
+    vec![("ordered", note(1, &[])), ("locked", locked), ("logs", logs), ("many", many)]
+}
+
+/// Checks the rule for the bytes of a note: what decodes encodes to the same bytes. Returns true if they decoded.
+pub fn check_note(bytes: &[u8]) -> bool {
+    let Ok(Some(note)) = PointNote::decode(bytes) else { return false };
+    assert_eq!(note.encode().as_bytes(), bytes, "{note:?} encodes to other bytes");
+    true
 }

@@ -1,7 +1,9 @@
 //! The file of a catalogue: torn ends, damage, power cuts, failed syncs, two runners, prefixes, and a lost file.
 
 use super::{
-    catalogue_bytes::{check, check_input, entries, example, input, minute, points, read, start},
+    catalogue_bytes::{
+        check, check_input, check_note, entries, example, input, minute, notes, points, read, start,
+    },
     seeds,
     set_model::SetModel,
 };
@@ -211,6 +213,22 @@ fn any_changed_byte_is_found_and_nothing_panics() {
         }
     }
     assert!(check_input(&input()), "the lines of the example, with new checksums");
+}
+
+#[test]
+fn notes_of_points_have_one_form_and_nothing_panics() {
+    let mut random = Random::new(27, "notes");
+    for (name, note) in notes() {
+        let bytes = note.encode().into_bytes();
+        assert!(check_note(&bytes), "{name}");
+        for _ in 0..2_000 {
+            let mut changed = bytes.clone();
+            let at = random.below(bytes.len() as u64) as usize;
+            changed[at] = b" -+.,?:0az\xff"[random.below(11) as usize];
+            check_note(&changed);
+            check_note(&changed[..at]);
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod catalogue_golden;
 mod retention_rules;
 mod set_history;
 mod set_model;
+mod slot_rules;
 
 use protect::planted_keeping::{KeepingBug, with_keeping_bug};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +22,7 @@ fn every_planted_bug_of_keeping_is_noticed() {
     for bug in KeepingBug::ALL {
         let fails = |seed: &u64| {
             let check = || {
+                slot_rules::check_seed(*seed);
                 retention_rules::check_seed(*seed);
                 set_history::check_seed(*seed);
                 catalogue_file::check_seed(*seed);
