@@ -1,4 +1,4 @@
-//! Whether a backup freezes its application, cuts logs only, or cuts without a freeze.
+//! Kinds of backups: with a freeze, of logs only, or without a freeze.
 
 use super::SchedulePeriod;
 use std::{fmt, time::Duration};

@@ -129,7 +129,7 @@ pub enum LabelWord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceLine {
     pub what: String,
-    /// What its freeze is worth: `application` or `filesystem`.
+    /// Worth of its freeze: `application` or `filesystem`.
     pub worth: LabelWord,
     /// The reason why it was not frozen to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -184,7 +184,7 @@ fn miss_points(
     Some(CatalogueRepair::NoteLost { lost: LostBackup { backup: sequence, why }, left })
 }
 
-/// What happens to points of a backup that the catalogue does not have. If some are missing, nothing says in which pools
+/// The fate of points of a backup that the catalogue does not have. If some are missing, nothing says in which pools
 /// they were.
 fn adopt(points: &PointsOfBackup) -> CatalogueRepair {
     if points.is_complete() {

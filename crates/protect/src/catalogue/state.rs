@@ -104,13 +104,13 @@ pub struct BackupCatalogue {
     drills: Vec<(i64, BackupDrill)>,
 }
 
-type Checked = Result<(), CatalogueContradiction>;
+type CheckResult = Result<(), CatalogueContradiction>;
 
-fn contradiction(text: String) -> Checked {
+fn contradiction(text: String) -> CheckResult {
     Err(CatalogueContradiction(text))
 }
 
-fn check_slots(backup: u64, slots: &[FilledSlotLine]) -> Checked {
+fn check_slots(backup: u64, slots: &[FilledSlotLine]) -> CheckResult {
     let is_wrong = |index: usize| {
         let is_double = slots[..index].iter().any(|other| other.of == slots[index].of);
         is_double || !ScheduleZone::TIMES_S.contains(&slots[index].start_s)
@@ -225,7 +225,7 @@ impl BackupCatalogue {
     /// # Errors
     ///
     /// The line cannot be true.
-    pub fn check(&self, line: &CatalogueLine) -> Checked {
+    pub fn check(&self, line: &CatalogueLine) -> CheckResult {
         match &line.entry {
             CatalogueEntry::Header(_) => contradiction("a header follows the first line".to_owned()),
             CatalogueEntry::Begun(start) => self.check_start(start),
@@ -276,7 +276,7 @@ impl BackupCatalogue {
         }
     }
 
-    fn check_start(&self, start: &BackupStart) -> Checked {
+    fn check_start(&self, start: &BackupStart) -> CheckResult {
         if let Some(begun) = self.begun {
             return contradiction(format!("backup {} begins before backup {begun} has ended", start.backup));
         }
@@ -291,7 +291,7 @@ impl BackupCatalogue {
         self.check_base(start.backup, start.kind, start.needs)
     }
 
-    fn check_base(&self, backup: u64, kind: BackupKind, needs: Option<u64>) -> Checked {
+    fn check_base(&self, backup: u64, kind: BackupKind, needs: Option<u64>) -> CheckResult {
         let Some(base) = needs else { return Ok(()) };
         if base >= backup || kind != BackupKind::InterimLogs {
             return contradiction(format!("backup {backup} cannot need backup {base}"));
@@ -299,7 +299,7 @@ impl BackupCatalogue {
         Ok(())
     }
 
-    fn check_found(&self, found: &FoundBackup) -> Checked {
+    fn check_found(&self, found: &FoundBackup) -> CheckResult {
         let stage = self.rows.get(&found.backup).map(|row| row.stage);
         if matches!(stage, Some(BackupStage::Cut | BackupStage::Deleting)) {
             return contradiction(format!("backup {} is found and was never missing", found.backup));
@@ -311,7 +311,7 @@ impl BackupCatalogue {
         self.check_base(found.backup, found.kind, found.needs)
     }
 
-    fn check_deleting(&self, deletion: &BackupDeletion, age_s: u64) -> Checked {
+    fn check_deleting(&self, deletion: &BackupDeletion, age_s: u64) -> CheckResult {
         let backup = deletion.backup;
         self.expect_live(backup, "is being deleted")?;
         let row = &self.rows[&backup];
@@ -327,19 +327,22 @@ impl BackupCatalogue {
         }
     }
 
-    fn expect_begun(&self, backup: u64, what: &str) -> Checked {
+    fn expect_begun(&self, backup: u64, what: &str) -> CheckResult {
         self.expect_stage(backup, what, BackupStage::Begun)
     }
 
-    fn expect_live(&self, backup: u64, what: &str) -> Checked {
+    fn expect_live(&self, backup: u64, what: &str) -> CheckResult {
         self.expect_stage(backup, what, BackupStage::Cut)
     }
 
-    fn expect_stage(&self, backup: u64, what: &str, expected: BackupStage) -> Checked {
+    fn expect_stage(&self, backup: u64, what: &str, expected: BackupStage) -> CheckResult {
         match self.rows.get(&backup).map(|row| row.stage) {
             Some(stage) if stage == expected => Ok(()),
-            Some(stage) => contradiction(format!("backup {backup} {what}; it is {}", stage.word())),
-            None => contradiction(format!("backup {backup} {what}; it is unknown, or has ended")),
+            Some(stage) if stage.is_open() => {
+                contradiction(format!("backup {backup} {what}; it is {}", stage.word()))
+            }
+            // Runners forget those that have ended: both scopes say the same.
+            _ => contradiction(format!("backup {backup} {what}; it is unknown, or has ended")),
         }
     }
 
@@ -510,6 +513,11 @@ impl BackupRow {
 }
 
 impl BackupStage {
+    /// True if its points exist, or may exist.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Begun | Self::Cut | Self::Deleting)
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::Begun => "begun and not cut",

@@ -1,4 +1,4 @@
-//! Which backups stay, and by which rule the others go.
+//! Decisions about backups: the reasons why one stays, or the rule by which it goes.
 //!
 //! Backups are decided from the newest to the oldest: counts are used up by newer ones first, and the full backup that
 //! logs need is older than they are.
@@ -235,7 +235,7 @@ pub(super) fn at_least(backups: &[&RetainedBackup], policy: &KeepPolicy) -> BTre
     wanted.into_iter().collect()
 }
 
-/// What rules want, while backups are decided from the newest on.
+/// The wishes of all rules, while backups are decided from the newest on.
 struct Wants<'b> {
     schedules: &'b [BackupSchedule],
     policy: &'b KeepPolicy,

@@ -1,4 +1,4 @@
-//! What will exist after a day, a month and a year, and the room that it takes at most.
+//! Backups that will exist after a day, a month and a year, and the room that it takes at most.
 //!
 //! Assumptions: every slot is filled on time, nothing fails, no person holds or orders anything more, and the changes of
 //! one interval between two backups are distinct from those of the next. So the room is an upper bound; a pool keeps less

@@ -5,10 +5,9 @@ use protect::{
     backup_schedule::BackupKind,
     catalogue::{
         BackupCatalogue, BackupCopy, BackupCut, BackupDeletion, BackupDrill, BackupHold, BackupLock,
-        BackupRestore, BackupStage, BackupStart, BackupVerification, CatalogueEntry, CatalogueFile,
-        CatalogueReadError, CatalogueReader, CatalogueScope, CutPoint, EvidenceLine, FailedBackup,
-        FilledSlotLine, FoundBackup, HookRun, LabelWord, LostBackup, MachineTime, MissedRange, PointNote,
-        ReadCatalogue, SetId,
+        BackupRestore, BackupStart, BackupVerification, CatalogueEntry, CatalogueFile, CatalogueReadError,
+        CatalogueReader, CatalogueScope, CutPoint, EvidenceLine, FailedBackup, FilledSlotLine, FoundBackup,
+        HookRun, LabelWord, LostBackup, MachineTime, MissedRange, PointNote, ReadCatalogue, SetId,
     },
     retention::DeletionRule,
 };
@@ -204,10 +203,9 @@ pub fn read(
     reader.finish()
 }
 
-/// What a runner must know, whether or not it remembers ended backups.
+/// The state that a runner must know, whether or not it remembers ended backups.
 fn live(catalogue: &BackupCatalogue) -> Vec<String> {
-    let is_open = |stage| matches!(stage, BackupStage::Begun | BackupStage::Cut | BackupStage::Deleting);
-    let rows = catalogue.rows().filter(|(_, row)| is_open(row.stage)).map(|(_, row)| format!("{row:?}"));
+    let rows = catalogue.rows().filter(|(_, row)| row.stage.is_open()).map(|(_, row)| format!("{row:?}"));
     let filled = catalogue.filled().iter().map(|(period, filled)| format!("{period} {filled:?}"));
     let next = format!("{} {:?} {:?}", catalogue.next_sequence(), catalogue.begun(), catalogue.clock());
     rows.chain(filled).chain([next]).collect()

