@@ -11,9 +11,9 @@ use protect::{
     backup::UncoveredCut,
     backup_schedule::BackupKind,
     catalogue::{
-        BackupStage, CatalogueEntry, CatalogueFile, CatalogueFileError, CatalogueReadError, CatalogueRepair,
-        CatalogueScope, CutPoint, FilledSlotLine, FoundPoint, LabelWord, MissedRange, PointNote, SetId,
-        rebuild, reconcile,
+        BackupStage, CatalogueEntry, CatalogueFile, CatalogueFileError, CatalogueLine, CatalogueReadError,
+        CatalogueRepair, CatalogueScope, CutPoint, FilledSlotLine, FoundPoint, LabelWord, MissedRange,
+        PointNote, SetId, rebuild, reconcile,
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,6 +212,34 @@ fn any_changed_byte_is_found_and_nothing_panics() {
         }
     }
     assert!(check_input(&input()), "the lines of the example, with new checksums");
+}
+
+#[test]
+fn runners_and_reports_refuse_the_same_catalogues() {
+    let example = read(&example(), CatalogueScope::All, 1 << 20).unwrap().unwrap();
+    let header = CatalogueEntry::Header(example.catalogue.header().clone());
+    let all: Vec<(u64, CatalogueEntry)> = [(0, header)].into_iter().chain(entries()).collect();
+    let mut random = Random::new(27, "scopes");
+    let mut refused = 0;
+    for _ in 0..3_000 {
+        // Some lines are missing, some come twice, some come later.
+        let mut chosen: Vec<&(u64, CatalogueEntry)> = all.iter().collect();
+        for _ in 0..1 + random.below(3) {
+            let at = 1 + random.below(chosen.len() as u64 - 1) as usize;
+            let entry = chosen.remove(at);
+            for _ in 0..random.below(3) {
+                let at = 1 + random.below(chosen.len() as u64) as usize;
+                chosen.insert(at, entry);
+            }
+        }
+        let line = |(line, (at, entry)): (usize, &&(u64, CatalogueEntry))| {
+            CatalogueLine { line: line as u64, at_s: minute(*at).civil.0, age_s: 0, entry: entry.clone() }
+                .encode()
+        };
+        let bytes: Vec<u8> = chosen.iter().enumerate().flat_map(line).collect();
+        refused += usize::from(!check(&bytes));
+    }
+    assert!((1_000..3_000).contains(&refused), "{refused} were refused");
 }
 
 #[test]
