@@ -1,7 +1,7 @@
 //! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
 //! the tests.
 
-use fuzz::{array, decoders, frame_bytes, protocols, record_bytes, site, verify};
+use fuzz::{array, catalogue_bytes, decoders, frame_bytes, protocols, record_bytes, site, verify};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -35,6 +35,11 @@ fn main() {
     }
     for (name, record) in record_bytes::examples() {
         write("replication_record", name, &record.encode());
+    }
+    write("protect_catalogue", "with-sums", &[vec![0], catalogue_bytes::example()].concat());
+    write("protect_catalogue", "without-sums", &catalogue_bytes::input());
+    for (name, note) in catalogue_bytes::notes() {
+        write("protect_note", name, note.encode().as_bytes());
     }
     let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);

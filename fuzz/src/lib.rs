@@ -7,6 +7,9 @@ pub mod protocols;
 pub mod site;
 pub mod verify;
 
+#[allow(missing_docs)]
+#[path = "../../crates/protect/tests/it/keeping/catalogue_bytes.rs"]
+pub mod catalogue_bytes;
 #[path = "../../crates/maildb/tests/it/decoders.rs"]
 pub mod decoders;
 #[allow(dead_code, missing_docs)]

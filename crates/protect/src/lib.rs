@@ -1,12 +1,17 @@
-//! Protection of volumes: backups that are consistent, and the arithmetic of snapshot schedules.
+//! Protection of volumes: backups that are consistent, when they are made, which stay, and what is known of them.
 //!
-//! Reading order: [`backup`] (freeze, cut, thaw, label), [`schedule`] (due or not, and how many are pruned),
-//! [`schedule_mark`] (names and notes by which a schedule knows its own snapshots), [`taking_pace`] (a bound for
-//! clocks that jump again and again). Schedules know neither clock nor I/O: the caller says what time it is and
-//! which snapshots there are.
+//! Reading order: [`backup`] (freeze, cut, thaw, label), [`backup_schedule`] (slots in a time zone, and which are due),
+//! [`retention`] (which backups stay, and why), [`catalogue`] (everything that happened to a set's backups). Of snapshots
+//! without a set: [`schedule`] (due or not, and how many are pruned), [`schedule_mark`] (names and notes by which a
+//! schedule knows its own snapshots), [`taking_pace`] (a bound for clocks that jump again and again). Schedules and
+//! retention know neither clock nor I/O: the caller says what time it is and what there is.
 
 pub mod backup;
+pub mod backup_schedule;
+pub mod catalogue;
 pub mod planted;
+pub mod planted_keeping;
+pub mod retention;
 pub mod schedule;
 pub mod schedule_mark;
 pub mod taking_pace;

@@ -16,6 +16,7 @@
 //!    intervals lie between the two.
 //! 5. A jump back by an interval or more takes one at once, and the schedule goes on from that one.
 
+use crate::backup_schedule::BackupSchedule;
 use thiserror::Error;
 
 const MINUTE_S: i64 = 60;
@@ -147,6 +148,18 @@ impl SnapshotSchedule {
             None => String::new(),
         };
         format!("{every}{at}, {} kept", self.keep)
+    }
+
+    /// The same schedule in the grammar of backups, in UTC; `None` if that has no such interval (1001 minutes, for example).
+    pub fn backup_schedule(&self) -> Option<BackupSchedule> {
+        let minutes = self.interval_s / MINUTE_S;
+        let period = match minutes {
+            _ if minutes % (24 * 60) == 0 => format!("{}d", minutes / (24 * 60)),
+            _ if minutes % 60 == 0 => format!("{}h", minutes / 60),
+            _ => format!("{minutes}min"),
+        };
+        let at = self.at.map_or(String::new(), |at| format!("@{:02}:{:02}", at / 60, at % 60));
+        format!("{}x{period}{at}", self.keep).parse().ok()
     }
 
     fn interval_of(&self, time: UnixSecond) -> i64 {

@@ -24,6 +24,11 @@ impl TakingPace {
         self.before.map_or(Duration::ZERO, |before| before + interval * 9 / 10)
     }
 
+    /// Time since the last one; since the runner's start if it took none.
+    pub fn since_last(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.last.unwrap_or_default())
+    }
+
     /// Notes that one was taken at `now`.
     pub fn note_taken(&mut self, now: Duration) {
         self.before = self.last.replace(now);

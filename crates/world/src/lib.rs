@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`latency`], [`metered_device`], [`directory`],
 //! [`state_file`], [`extent_directory`], [`network`], [`program`], [`mount_freeze`], [`clock`], [`random`], [`world`](mod@world),
-//! [`threads`], [`job`], then [`real`], [`sim`].
+//! [`threads`], [`job`], [`checked_line`], then [`real`], [`sim`].
 
 pub mod units;
 
@@ -54,6 +54,8 @@ pub mod threads;
 
 pub mod crc32c;
 
+pub mod checked_line;
+
 mod plain_name;
 
 mod sampled_latencies;
@@ -64,6 +66,7 @@ pub mod sim;
 
 pub use block_device::{BlockDevice, Extent, Geometry, Resizable, Sparse, Stability};
 pub use buffer::Buffer;
+pub use checked_line::{CheckedLineError, checked_line, checked_object, is_whole_line};
 pub use clock::{Clock, Moment, WallTime};
 pub use crc32c::Crc32c;
 pub use directory::{Directory, DirectoryEntry, File};

@@ -3,13 +3,14 @@
 use crate::tree;
 
 /// Endings of files, with the beginnings of the paths where they may lie; none is everywhere.
-const KINDS: [(&str, &[&str]); 14] = [
+const KINDS: [(&str, &[&str]); 15] = [
     ("rs", &[]),
     ("md", &[]),
     ("toml", &[]),
     ("png", &["docs/pictures/"]),
     ("hex", &["crates/array/tests/it/golden/", "crates/maildb/tests/it/golden/"]),
     ("run", &["crates/workload/tests/it/golden/"]),
+    ("catalogue", &["crates/protect/tests/it/keeping/"]),
     ("json", &["bench/runs/", "docs/monitoring/", "docs/openapi.json"]),
     ("yml", &["docs/monitoring/"]),
     ("html", &["crates/report/"]),

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
-use world::crc32c::crc32c;
+use world::{CheckedLineError, checked_line, checked_object};
 
 /// Value of `format` in the first line.
 pub const FORMAT: &str = "spindle-run";
@@ -18,10 +18,6 @@ pub const FORMAT: &str = "spindle-run";
 pub const VERSION: u32 = 2;
 /// The oldest version that can be read.
 pub const VERSION_MIN: u32 = 1;
-
-const OPENING: &[u8] = b"{\"sum\":\"";
-const SUM_DIGITS: usize = 8;
-const AFTER_SUM: &[u8] = b"\",";
 
 /// A damaged line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -58,39 +54,20 @@ pub struct Line<E> {
 
 /// Encodes one line, with its line break.
 pub fn encode<E: Serialize>(line: u64, at_s: f64, entry: &E) -> Vec<u8> {
-    let body = serde_json::to_vec(&LineBody { line, at_s, entry }).expect("plain data has a JSON form");
-    let body = &body[1..];
-    let mut bytes = Vec::with_capacity(body.len() + 32);
-    bytes.extend_from_slice(OPENING);
-    bytes.extend_from_slice(format!("{:08x}", crc32c(&[body])).as_bytes());
-    bytes.extend_from_slice(AFTER_SUM);
-    bytes.extend_from_slice(body);
-    bytes.push(b'\n');
-    bytes
-}
-
-/// The checksummed bytes of a line, if the checksum is right.
-fn body(line: &[u8]) -> Result<&[u8], LineDamage> {
-    let rest = line.strip_prefix(OPENING).ok_or(LineDamage::NotALine)?;
-    let (sum, rest) = rest.split_at_checked(SUM_DIGITS).ok_or(LineDamage::NotALine)?;
-    let body = rest.strip_prefix(AFTER_SUM).ok_or(LineDamage::NotALine)?;
-    let is_hex = sum.iter().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit));
-    let sum = is_hex.then(|| str::from_utf8(sum).ok()).flatten().ok_or(LineDamage::NotALine)?;
-    let sum = u32::from_str_radix(sum, 16).map_err(|_| LineDamage::NotALine)?;
-    if sum == crc32c(&[body]) { Ok(body) } else { Err(LineDamage::WrongSum) }
+    checked_line(&serde_json::to_vec(&LineBody { line, at_s, entry }).expect("plain data has a JSON form"))
 }
 
 /// True if the checksum of a line is right, whatever its content.
 pub fn is_whole(line: &[u8]) -> bool {
-    body(line).is_ok()
+    world::is_whole_line(line)
 }
 
 /// Decodes a line without its line break.
 pub fn decode<E: DeserializeOwned>(line: &[u8]) -> Result<Line<E>, LineDamage> {
-    let body = body(line)?;
-    let mut json = Vec::with_capacity(body.len() + 1);
-    json.push(b'{');
-    json.extend_from_slice(body);
+    let json = checked_object(line).map_err(|error| match error {
+        CheckedLineError::NoSum => LineDamage::NotALine,
+        CheckedLineError::WrongSum => LineDamage::WrongSum,
+    })?;
     serde_json::from_slice(&json).map_err(|error| LineDamage::Unknown(error.to_string()))
 }
 

@@ -1,0 +1,45 @@
+//! The catalogue of a set: everything that happened to its backups, in `SET.catalogue`.
+//!
+//! `docs/formats/backup-catalogue.md` describes the format. Lines are appended one by one, and each is stable before the
+//! next act:
+//!
+//! | Line | Stable before | Written after |
+//! |---|---|---|
+//! | `begun` | the freeze, and the order to cut | |
+//! | `cut` or `failed` | the next round, and any deletion that this one allows | thaw and label |
+//! | `deleting` | the first point is deleted | the decision |
+//! | `deleted` | | the last point is deleted |
+//!
+//! So a crash leaves at most one backup that has begun and not ended, and deletions that are repeated: [`reconcile`] finds
+//! them by comparing the catalogue with the points that exist.
+//!
+//! Reading order: [`entry`] (what lines say), [`line`] (their form), [`state`] (rows of backups, and contradictions),
+//! [`clock`] (confirmed time), [`reader`], [`file`], [`note`] (text that a pool keeps with a point), [`reconcile`],
+//! [`rebuild`], [`account`] (every slot, made, missed or failed).
+
+pub mod account;
+pub mod clock;
+pub mod entry;
+pub mod file;
+pub mod line;
+pub mod note;
+pub mod reader;
+pub mod rebuild;
+pub mod reconcile;
+pub mod state;
+mod words;
+
+pub use account::{SlotAccount, SlotFate, slot_accounts};
+pub use clock::{CatalogueClock, MachineTime};
+pub use entry::{
+    BackupCopy, BackupCut, BackupDeletion, BackupDrill, BackupHold, BackupLock, BackupRestore, BackupStart,
+    BackupVerification, CatalogueEntry, CatalogueHeader, CutPoint, EvidenceLine, FailedBackup,
+    FilledSlotLine, FoundBackup, HookRun, LabelWord, LostBackup, MissedRange, RunnerOpening, SetId,
+};
+pub use file::{CatalogueFile, CatalogueFileError};
+pub use line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueDamage, CatalogueLine};
+pub use note::{POINT_NOTE_BYTES_MAX, PointNote};
+pub use reader::{CatalogueReadError, CatalogueReader, ReadCatalogue};
+pub use rebuild::{RebuildError, rebuild};
+pub use reconcile::{CatalogueRepair, FoundPoint, reconcile};
+pub use state::{BackupCatalogue, BackupRow, BackupStage, CatalogueContradiction, CatalogueScope, PointUse};

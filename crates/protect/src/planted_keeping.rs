@@ -1,0 +1,110 @@
+//! Planted bugs of schedules, retention and catalogues, each at the very place where a programmer might make the
+//! mistake: a test that does not notice one is worth nothing. They exist in builds with debug assertions alone.
+
+/// A bug to plant in what keeps backups.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepingBug {
+    /// In the second pass of a doubled hour the slot is that of the clock.
+    SecondPassForgotten,
+    /// A clock that jumps to and fro makes a backup at each jump.
+    PaceIgnored,
+    /// A slot in the future stops its schedule.
+    FutureBlocks,
+    /// A clock that was set back fills a slot twice.
+    SlotTwice,
+    /// Hours are counted instead of backups.
+    AgesInsteadOfCounts,
+    /// A failed round deletes.
+    FailedRoundDeletes,
+    /// Others' backups count, and go.
+    OthersCount,
+    /// The last proven one goes by law.
+    LastProvenGoes,
+    /// Unproven ones count for the proven minimum.
+    UnprovenCountForMinimum,
+    /// The full backup that logs need goes before them.
+    NeededGoes,
+    /// Thinning out takes a held one.
+    ThinningTakesHeld,
+    /// Thinning out takes proven ones first.
+    ThinningTakesProvenFirst,
+    /// Thinning out takes the newest of a schedule.
+    ThinningTakesNewest,
+    /// A line is acknowledged before it is stable.
+    LineNotSynced,
+    /// A line whose sync failed counts as stable when it is read again.
+    LastLineNotRewritten,
+    /// A damaged line in the middle ends the file.
+    DamagedMiddleIgnored,
+    /// A sequence number is given again.
+    SequenceAgain,
+    /// A deletion under way is forgotten.
+    DeletionForgotten,
+    /// A pool that was not asked has no points.
+    SilentPoolIsEmpty,
+}
+
+impl KeepingBug {
+    pub const ALL: [Self; 19] = [
+        Self::SecondPassForgotten,
+        Self::PaceIgnored,
+        Self::FutureBlocks,
+        Self::SlotTwice,
+        Self::AgesInsteadOfCounts,
+        Self::FailedRoundDeletes,
+        Self::OthersCount,
+        Self::LastProvenGoes,
+        Self::UnprovenCountForMinimum,
+        Self::NeededGoes,
+        Self::ThinningTakesHeld,
+        Self::ThinningTakesProvenFirst,
+        Self::ThinningTakesNewest,
+        Self::LineNotSynced,
+        Self::LastLineNotRewritten,
+        Self::DamagedMiddleIgnored,
+        Self::SequenceAgain,
+        Self::DeletionForgotten,
+        Self::SilentPoolIsEmpty,
+    ];
+}
+
+#[cfg(debug_assertions)]
+mod planting {
+    use super::KeepingBug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<KeepingBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all sets of this thread.
+    #[doc(hidden)]
+    pub fn with_keeping_bug<T>(bug: KeepingBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED.set(None);
+            }
+        }
+        let before = PLANTED.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is(bug: KeepingBug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(debug_assertions)]
+pub(crate) use planting::is;
+#[cfg(debug_assertions)]
+pub use planting::with_keeping_bug;
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is(_: KeepingBug) -> bool {
+    false
+}
