@@ -111,11 +111,14 @@ fn a_group_of_two_pools_is_made_moved_and_taken_over_as_one() {
 struct OrderedHost {
     exports: [Typed; 2],
     answered: u64,
+    /// After each write.
+    pause: Duration,
 }
 
 impl OrderedHost {
     fn at(site: &Site, answered: u64) -> Self {
-        Self { exports: ["disk", "log"].map(|export| Typed::at(&site.uri_of(export))), answered }
+        let exports = ["disk", "log"].map(|export| Typed::at(&site.uri_of(export)));
+        Self { exports, answered, pause: Duration::ZERO }
     }
 
     /// Writes until it gets no answer, or has had so many. Returns the number of answered writes.
@@ -127,6 +130,7 @@ impl OrderedHost {
                 break;
             }
             self.answered += 1;
+            thread::sleep(self.pause);
         }
         self.answered
     }
@@ -185,9 +189,13 @@ fn kill_under_ordered_host(round: u64) {
     let before = OrderedHost::at(&denver, there).write(there + 200);
     assert_eq!(before, there + 200, "denver goes on alone");
     boston.start();
-    let host = OrderedHost::at(&denver, before);
-    let writing = thread::spawn(move || host.write(20_000));
+    let mut host = OrderedHost::at(&denver, before);
     let joins_first = round % 2 == 1;
+    if joins_first && !is_full() {
+        // Beside other tests a merge, which gives way to hosts, may be slower than one that never rests.
+        host.pause = Duration::from_millis(10);
+    }
+    let writing = thread::spawn(move || host.write(20_000));
     if joins_first {
         until("the parts join under the host's writes", || are_together(&denver));
     }
@@ -200,11 +208,15 @@ fn kill_under_ordered_host(round: u64) {
     assert!(there_now >= at_least, "{there_now} of {at_least}");
 }
 
+fn is_full() -> bool {
+    std::env::var_os("SPINDLE_FULL").is_some()
+}
+
 #[test]
 fn a_site_that_takes_over_has_what_was_written_to_both_pools_in_order() {
     if !has_clients() {
         return;
     }
-    let rounds = if std::env::var_os("SPINDLE_FULL").is_some() { 20 } else { 2 };
+    let rounds = if is_full() { 20 } else { 2 };
     (0..rounds).for_each(kill_under_ordered_host);
 }
