@@ -4,8 +4,8 @@
 //! Invariants:
 //!
 //! 1. Parts are made, moved and promoted in their order, so that a verb that was cut short is ended by the same verb.
-//! 2. Hosts are served nowhere while the parts are primary at two sites. A pool notices that within 20 ms of the hand over of
-//!    the first part, to which nobody writes by then.
+//! 2. Hosts are served nowhere while the parts are primary at two sites. A pool may notice that up to a second after the hand over
+//!    of the first part, to which nobody writes by then.
 
 use super::{ApiState, caller::Caller, dr_groups::change, dr_sites::link_of, problem::ApiProblem};
 use crate::{

@@ -320,8 +320,8 @@ impl DrScene {
 
     /// Brings the parts of a divided group to one site, as the server says.
     async fn gather_parts(&self) {
-        // Each pool looks at the other parts every 20 ms. Until then, nothing is written to the part that has moved.
-        self.sleep_ms(50).await;
+        // A part may be served for up to a second after another has moved, to which nobody writes then.
+        self.sleep_ms(2_000).await;
         for (site, volume) in [0, 1].into_iter().flat_map(|site| VOLUMES.map(|volume| (site, volume))) {
             let Ok(client) = self.sites[site].connect(&self.world, volume).await else { continue };
             let is_served = is_read(&client).await && self.is_divided().await;
@@ -369,7 +369,7 @@ impl DrScene {
             for site in 0..2 {
                 self.start(site);
             }
-            self.sleep_ms(200).await;
+            self.sleep_ms(std::env::var("SLEEPMS").map_or(200, |t| t.parse().unwrap())).await;
             if self.are_alike().await {
                 self.readmit(0).await;
                 self.readmit(1).await;
