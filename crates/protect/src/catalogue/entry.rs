@@ -30,7 +30,7 @@ pub enum CatalogueEntry {
     /// A runner opened the catalogue.
     Opened(RunnerOpening),
     Begun(BackupStart),
-    Hook(HookRun),
+    Hook(HookRunLine),
     Cut(BackupCut),
     /// No cut is left of it.
     Failed(FailedBackup),
@@ -106,7 +106,7 @@ pub struct BackupStart {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HookRun {
+pub struct HookRunLine {
     pub backup: u64,
     pub phase: String,
     pub command: String,

@@ -34,7 +34,7 @@ pub use clock::{CatalogueClock, MachineTime};
 pub use entry::{
     BackupCopy, BackupCut, BackupDeletion, BackupDrill, BackupHold, BackupLock, BackupRestore, BackupStart,
     BackupVerification, CatalogueEntry, CatalogueHeader, CutPoint, EvidenceLine, FailedBackup,
-    FilledSlotLine, FoundBackup, HookRun, LabelWord, LostBackup, MissedRange, RunnerOpening, SetId,
+    FilledSlotLine, FoundBackup, HookRunLine, LabelWord, LostBackup, MissedRange, RunnerOpening, SetId,
 };
 pub use file::{CatalogueFile, CatalogueFileError};
 pub use line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueDamage, CatalogueLine};

@@ -347,7 +347,7 @@ impl GroupSession {
         limit.union(&self.told)
     }
 
-    /// What the peer would show if it took over.
+    /// The cut that the peer would show if it took over.
     fn safe_at_peer(&self) -> &GroupCut {
         match &self.fits {
             // The record says until then that it answered without its peer.

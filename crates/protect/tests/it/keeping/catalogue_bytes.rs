@@ -7,7 +7,7 @@ use protect::{
         BackupCatalogue, BackupCopy, BackupCut, BackupDeletion, BackupDrill, BackupHold, BackupLock,
         BackupRestore, BackupStart, BackupVerification, CatalogueEntry, CatalogueFile, CatalogueReadError,
         CatalogueReader, CatalogueScope, CutPoint, EvidenceLine, FailedBackup, FilledSlotLine, FoundBackup,
-        HookRun, LabelWord, LostBackup, MachineTime, MissedRange, PointNote, ReadCatalogue, SetId,
+        HookRunLine, LabelWord, LostBackup, MachineTime, MissedRange, PointNote, ReadCatalogue, SetId,
     },
     retention::DeletionRule,
 };
@@ -83,7 +83,7 @@ pub fn entries() -> Vec<(u64, CatalogueEntry)> {
     };
     let ordered =
         BackupStart { by: text("anna"), holds: vec![text("upgrade")], ..start(4, 5, BackupKind::Full, &[]) };
-    let hook = HookRun {
+    let hook = HookRunLine {
         backup: 1,
         phase: text("freeze"),
         command: text("/etc/mail/quiet"),

@@ -43,7 +43,7 @@ fn helper_program() -> HelperProgram {
 struct CopyCutter {
     image: PathBuf,
     cut: PathBuf,
-    /// What a person or an application does in the middle of the cut.
+    /// Work of a person or an application in the middle of the cut.
     meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
