@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`latency`], [`metered_device`], [`directory`],
 //! [`state_file`], [`extent_directory`], [`network`], [`program`], [`mount_freeze`], [`clock`], [`random`], [`world`](mod@world),
-//! [`threads`], [`job`], [`checked_line`], then [`real`], [`sim`].
+//! [`threads`], [`job`], [`checked_line`](mod@checked_line), then [`real`], [`sim`].
 
 pub mod units;
 

@@ -15,7 +15,7 @@
 //!
 //! Reading order: [`period`] (grammar of a period), [`schedule`] (grammar of a schedule), [`zone`], [`slots`] (moments of
 //! slots), [`filled`] (filled slots), [`schedule_set`] (up to eight schedules, and which are due), [`kind`] (whether the
-//! application is frozen), [`backup_name`].
+//! application is frozen), [`backup_name()`].
 
 pub mod backup_name;
 pub mod filled;

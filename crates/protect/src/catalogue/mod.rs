@@ -10,12 +10,12 @@
 //! | `deleting` | the first point is deleted | the decision |
 //! | `deleted` | | the last point is deleted |
 //!
-//! So a crash leaves at most one backup that has begun and not ended, and deletions that are repeated: [`reconcile`] finds
+//! So a crash leaves at most one backup that has begun and not ended, and deletions that are repeated: [`reconcile()`] finds
 //! them by comparing the catalogue with the points that exist.
 //!
-//! Reading order: [`entry`] (what lines say), [`line`] (their form), [`state`] (rows of backups, and contradictions),
-//! [`clock`] (confirmed time), [`reader`], [`file`], [`note`] (text that a pool keeps with a point), [`reconcile`],
-//! [`rebuild`], [`account`] (every slot, made, missed or failed).
+//! Reading order: [`entry`] (what lines say), [`line`](mod@line) (their form), [`state`] (rows of backups, and
+//! contradictions), [`clock`] (confirmed time), [`reader`], [`file`](mod@file), [`note`] (text that a pool keeps with a
+//! point), [`reconcile()`], [`rebuild()`], [`account`] (every slot, made, missed or failed).
 
 pub mod account;
 pub mod clock;

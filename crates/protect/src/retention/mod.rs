@@ -12,7 +12,7 @@
 //! 5. A set neither counts nor deletes a backup that another set, or a person, made.
 //! 6. Thinning out takes one backup at a time, and never one that `at_least` wants.
 //!
-//! Reading order: [`policy`] (the keys of `keep`), [`decision`], [`thinning`], [`prognosis`].
+//! Reading order: [`policy`] (the keys of `keep`), [`decision`], [`thinning`], [`prognosis()`].
 
 pub mod decision;
 pub mod policy;
