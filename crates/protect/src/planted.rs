@@ -33,7 +33,7 @@ pub enum BackupBug {
     NotFrozenCountsAsHeld,
     /// The worth that hooks state does not count.
     StatementIgnored,
-    /// A filesystem counts as frozen to the end whoever thawed it.
+    /// A filesystem counts as frozen to the end, no matter who thawed it.
     AnyThawCounts,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A mounted filesystem during one freeze at a time.
 ///
-/// Whoever dies: it thaws at the deadline of its freeze at the latest, and when this is dropped.
+/// Whichever process dies: it thaws at the deadline of its freeze at the latest, and when this is dropped.
 pub trait FreezableMount {
     fn mount_point(&self) -> String;
 

@@ -126,25 +126,11 @@ fn each_planted_bug_of_groups_over_two_pools_is_noticed() {
 #[test]
 fn parts_that_do_not_fit_are_noticed_by_hosts() {
     use replication::planted::{ReplicationBug, with_replication_bug};
-    use std::panic;
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
     let bugs = [
         (ReplicationBug::JoinedTooEarly, 0),
         (ReplicationBug::JointStateIgnored, 14),
         (ReplicationBug::JoinNotSettled, 7),
     ];
-    let mut escaped = Vec::new();
-    for (bug, remembered) in bugs {
-        let panics = |seed| {
-            let lived = with_replication_bug(bug, || panic::catch_unwind(|| live_in_two_pools(seed)));
-            lived.is_err().then_some(())
-        };
-        match crate::planted::noticed(bug, (remembered, 60), panics) {
-            Some((seed, ())) => println!("note: {bug:?} was noticed by seed {seed}"),
-            None => escaped.push(bug),
-        }
-    }
-    panic::set_hook(hook);
-    assert!(escaped.is_empty(), "{escaped:?} escaped");
+    let live = |bug, seed| with_replication_bug(bug, || live_in_two_pools(seed));
+    crate::planted::assert_panics(bugs, 60, live);
 }

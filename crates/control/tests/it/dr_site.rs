@@ -368,7 +368,7 @@ impl KeptDrSite {
 
 /// Two parts of a group as one: primary if both are, and whatever one of them lacks.
 fn both_parts(one: DrGroupRow, other: DrGroupRow) -> DrGroupRow {
-    // What calls for a person first, then what is not as it should be.
+    // A state that calls for a person comes first, then one that is not as it should be.
     let rank = |row: &DrGroupRow| match row.state.as_str() {
         "awaiting choice" => 0,
         "streaming" | "following" => 2,

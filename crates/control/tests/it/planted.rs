@@ -32,14 +32,22 @@ pub fn assert_dr_bugs_panic<T>(
     seeds: u64,
     live: impl Fn(u64) -> T + panic::RefUnwindSafe,
 ) {
+    assert_panics(bugs, seeds, |bug, seed| control::planted::with_dr_bug(bug, || live(seed)));
+}
+
+/// As [`assert_dr_bugs_panic`], of bugs that `live` plants.
+#[track_caller]
+#[cfg(debug_assertions)]
+pub fn assert_panics<B: Copy + Debug + panic::RefUnwindSafe, T>(
+    bugs: impl IntoIterator<Item = (B, u64)>,
+    seeds: u64,
+    live: impl Fn(B, u64) -> T + panic::RefUnwindSafe,
+) {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let mut escaped = Vec::new();
     for (bug, remembered) in bugs {
-        let panics = |seed| {
-            let lived = control::planted::with_dr_bug(bug, || panic::catch_unwind(|| live(seed)));
-            lived.is_err().then_some(())
-        };
+        let panics = |seed| panic::catch_unwind(|| live(bug, seed)).is_err().then_some(());
         match noticed(bug, (remembered, seeds), panics) {
             Some((seed, ())) => println!("note: {bug:?} was noticed by seed {seed}"),
             None => escaped.push(bug),

@@ -253,7 +253,7 @@ struct Wants<'b> {
 impl<'b> Wants<'b> {
     fn new(backups: &[RetainedBackup], schedules: &'b [BackupSchedule], policy: &'b KeepPolicy) -> Self {
         let last_proven = last_proven(backups);
-        // What goes by law uses up no count.
+        // A backup that goes by law uses up no count.
         let is_counted = |backup: &&RetainedBackup| {
             let is_own = backup.is_own || planted_keeping::is(KeepingBug::OthersCount);
             is_own && (!is_too_old(backup, policy) || !absolute_reasons(backup, last_proven).is_empty())

@@ -1,6 +1,6 @@
 //! Thinning out when a pool is full: room for mail comes before history.
 //!
-//! One backup at a time: the pool frees its room later, and whoever thins out looks again before the next one.
+//! One backup at a time: the pool frees its room later, and the caller looks again before the next one.
 
 use super::{
     BackupProof, KeepPolicy, KeepReason, OnFull, RetainedBackup,

@@ -9,7 +9,7 @@
 //!    the cut is the least of what was configured and what both said.
 //!
 //! A hook that freezes must see to it that its application thaws at the deadline, even if this process died: it
-//! is told how long that is. The contract for people is in `docs/protect.md`.
+//! learns how long that is. The contract for people is in `docs/protect.md`.
 //!
 //! Reading order: [`settings`], [`statement`] (lines of a hook's output), [`run`] (one step, with repetitions).
 

@@ -2,7 +2,7 @@
 //! checked against the application.
 
 use super::{
-    BUDGET,
+    BUDGET, ENDS, assert_ends, assert_noticed,
     fakes::{CutterScript, FakeCutter, Journal},
     seeds, span,
 };
@@ -13,11 +13,10 @@ use protect::{
         hooks::{HookCommand, HookEnd, HookPhase, HookSettings, HookedApplication},
         start_backup,
     },
-    planted::{BackupBug, with_backup_bug},
+    planted::BackupBug,
 };
 use std::{
     cell::{Cell, RefCell},
-    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
 };
@@ -257,25 +256,10 @@ fn expect_runs(
 
 #[test]
 fn labels_of_hooked_applications_are_true_whatever_their_hooks_do() {
-    let labels: Vec<Option<String>> =
-        seeds(3000).map(|seed| backup(seed).map(|label| label.to_string())).collect();
-    for label in [Some("application"), Some("filesystem"), Some("crash"), None] {
-        let count = labels.iter().filter(|found| found.as_deref() == label).count();
-        println!("note: {count} backups are {label:?}");
-        assert!(count > 50, "{label:?}");
-    }
+    assert_ends(seeds(3000), (&ENDS, 50), backup);
 }
 
 #[test]
 fn every_planted_bug_of_hooks_is_noticed() {
-    let mut escaped = Vec::new();
-    for bug in BackupBug::OF_HOOKS {
-        let fails =
-            |seed: &u64| with_backup_bug(bug, || catch_unwind(AssertUnwindSafe(|| backup(*seed))).is_err());
-        match (0..3000).find(fails) {
-            Some(seed) => println!("note: {bug:?} was noticed by seed {seed}"),
-            None => escaped.push(bug),
-        }
-    }
-    assert!(escaped.is_empty(), "nothing noticed {escaped:?}");
+    assert_noticed(BackupBug::OF_HOOKS, 3000, backup);
 }

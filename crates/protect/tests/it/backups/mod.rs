@@ -107,15 +107,44 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if std::env::var_os("SPINDLE_FULL").is_some() { count * 10 } else { count }
 }
 
-#[test]
-fn whatever_fails_everything_is_undone_once_and_labels_are_true() {
-    let labels: Vec<Option<String>> =
-        seeds(3000).map(|seed| backup(seed).map(|label| label.to_string())).collect();
-    for label in [Some("application"), Some("filesystem"), Some("crash"), None] {
+/// Takes a backup a seed; each of these ends comes more than `least` times.
+fn assert_ends(
+    seeds: std::ops::Range<u64>,
+    (ends, least): (&[Option<&str>], usize),
+    backup: impl Fn(u64) -> Option<BackupLabel>,
+) {
+    let labels: Vec<Option<String>> = seeds.map(|seed| backup(seed).map(|label| label.to_string())).collect();
+    for &label in ends {
         let count = labels.iter().filter(|found| found.as_deref() == label).count();
         println!("note: {count} backups are {label:?}");
-        assert!(count > 100, "{label:?}");
+        assert!(count > least, "{label:?}");
     }
+}
+
+/// Requires of each bug that one of so many seeds fails with it.
+fn assert_noticed(
+    bugs: impl IntoIterator<Item = BackupBug>,
+    seeds: u64,
+    backup: impl Fn(u64) -> Option<BackupLabel>,
+) {
+    let mut escaped = Vec::new();
+    for bug in bugs {
+        let fails =
+            |seed: &u64| with_backup_bug(bug, || catch_unwind(AssertUnwindSafe(|| backup(*seed))).is_err());
+        match (0..seeds).find(fails) {
+            Some(seed) => println!("note: {bug:?} was noticed by seed {seed}"),
+            None => escaped.push(bug),
+        }
+    }
+    assert!(escaped.is_empty(), "nothing noticed {escaped:?}");
+}
+
+/// All ends of a backup.
+const ENDS: [Option<&str>; 4] = [Some("application"), Some("filesystem"), Some("crash"), None];
+
+#[test]
+fn whatever_fails_everything_is_undone_once_and_labels_are_true() {
+    assert_ends(seeds(3000), (&ENDS, 100), backup);
 }
 
 #[test]
@@ -143,16 +172,7 @@ fn a_caller_that_leaves_changes_nothing() {
 
 #[test]
 fn every_planted_bug_of_a_backup_is_noticed() {
-    let mut escaped = Vec::new();
-    for bug in BackupBug::ALL {
-        let fails =
-            |seed: &u64| with_backup_bug(bug, || catch_unwind(AssertUnwindSafe(|| backup(*seed))).is_err());
-        match (0..1000).find(fails) {
-            Some(seed) => println!("note: {bug:?} was noticed by seed {seed}"),
-            None => escaped.push(bug),
-        }
-    }
-    assert!(escaped.is_empty(), "nothing noticed {escaped:?}");
+    assert_noticed(BackupBug::ALL, 1000, backup);
 }
 
 /// A duration: mostly short, sometimes about as long as the budget.

@@ -1,7 +1,7 @@
 //! Seeded backups of a filesystem: its freeze is slow or refused, its deadline passes, others thaw it.
 
 use super::{
-    BUDGET,
+    BUDGET, assert_ends, assert_noticed,
     fakes::{CutterScript, FakeCutter, Journal},
     seeds, span,
 };
@@ -10,14 +10,9 @@ use protect::{
         BackupCutter, BackupLabel, BackupPolicy, BackupSet, Freezable, UncoveredCut,
         filesystem::FilesystemFreeze, start_backup,
     },
-    planted::{BackupBug, with_backup_bug},
+    planted::BackupBug,
 };
-use std::{
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
     FreezableMount, IoError, IoErrorKind, IoResult, LocalFuture, Moment, MountThaw, World,
     sim::{SimLimits, Simulation},
@@ -124,21 +119,10 @@ async fn take(world: World) -> Option<BackupLabel> {
 
 #[test]
 fn labels_of_filesystems_are_true_whoever_thaws_them() {
-    let labels: Vec<Option<String>> =
-        seeds(1000).map(|seed| backup(seed).map(|label| label.to_string())).collect();
-    for label in [Some("filesystem"), Some("crash"), None] {
-        let count = labels.iter().filter(|found| found.as_deref() == label).count();
-        println!("note: {count} backups are {label:?}");
-        assert!(count > 50, "{label:?}");
-    }
+    assert_ends(seeds(1000), (&[Some("filesystem"), Some("crash"), None], 50), backup);
 }
 
 #[test]
 fn every_planted_bug_of_filesystems_is_noticed() {
-    for bug in BackupBug::OF_FILESYSTEMS {
-        let fails =
-            |seed: &u64| with_backup_bug(bug, || catch_unwind(AssertUnwindSafe(|| backup(*seed))).is_err());
-        let seed = (0..1000).find(fails).expect("noticed");
-        println!("note: {bug:?} was noticed by seed {seed}");
-    }
+    assert_noticed(BackupBug::OF_FILESYSTEMS, 1000, backup);
 }

@@ -250,9 +250,9 @@ pub fn input() -> Vec<u8> {
     [1].into_iter().chain(objects).collect()
 }
 
-/// Notes of points: as short as can be, usual, and of many schedules.
-pub fn notes() -> Vec<(&'static str, PointNote)> {
-    let note = |sequence, periods: &[&str]| PointNote {
+/// The note of a full backup's points.
+pub fn note(sequence: u64, periods: &[&str]) -> PointNote {
+    PointNote {
         set: SetId::new(0x0123_4567_89ab_cdef),
         sequence,
         points: 2,
@@ -262,7 +262,11 @@ pub fn notes() -> Vec<(&'static str, PointNote)> {
         needs: None,
         lock_s: None,
         slots: start(sequence, 0, BackupKind::Full, periods).slots.iter().map(Into::into).collect(),
-    };
+    }
+}
+
+/// Notes of points: as short as can be, usual, and of many schedules.
+pub fn notes() -> Vec<(&'static str, PointNote)> {
     let locked = PointNote { lock_s: Some(14 * 86_400), is_confirmed: true, ..note(17, &["1h", "1d"]) };
     let logs = PointNote { kind: BackupKind::InterimLogs, needs: Some(17), ..note(18, &["1min"]) };
     let many = note(1 << 40, &["1min", "15min", "1h", "6h", "1d", "1w", "1month", "1y"]);

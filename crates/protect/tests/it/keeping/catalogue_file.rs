@@ -2,7 +2,7 @@
 
 use super::{
     catalogue_bytes::{
-        check, check_input, check_note, entries, example, input, minute, notes, points, read, start,
+        check, check_input, check_note, entries, example, input, minute, note, notes, points, read, start,
     },
     seeds,
     set_model::SetModel,
@@ -149,19 +149,8 @@ fn every_prefix_reads_to_a_state_that_can_be_made_to_agree() {
 }
 
 fn found_point(point: CutPoint, sequence: u64) -> FoundPoint {
-    let note = PointNote {
-        set: SetId::new(0x0123_4567_89ab_cdef),
-        sequence,
-        points: 2,
-        kind: BackupKind::Full,
-        label: LabelWord::Application,
-        is_confirmed: false,
-        needs: None,
-        lock_s: None,
-        slots: Vec::new(),
-    };
     let name = start(sequence, 0, BackupKind::Full, &[]).name;
-    FoundPoint { point, name, note: note.encode().into_bytes() }
+    FoundPoint { point, name, note: note(sequence, &[]).encode().into_bytes() }
 }
 
 /// Carries out the repairs; then there are none, and points and backups are the same.

@@ -43,7 +43,7 @@ fn live(model: &mut SetModel) {
     }
 }
 
-/// The runner looks some times; whoever dies is started again.
+/// The runner looks some times; if it dies, it is started again.
 fn up(model: &mut SetModel) {
     let step_s = model.shortest_s() / (2 + model.random.below(6));
     for _ in 0..10 + model.random.below(50) {

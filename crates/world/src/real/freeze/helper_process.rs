@@ -6,7 +6,7 @@
 
 use super::{
     freeze_filesystem,
-    message::{Answer, MESSAGE_BYTES, Order},
+    message::{HelperAnswer, MESSAGE_BYTES, Order},
     monotonic_ns, thaw_filesystem,
 };
 use crate::mount_freeze::MountThaw;
@@ -54,17 +54,17 @@ pub fn serve() -> i32 {
     }
     survive();
     let mut freeze = HelperFreeze::None;
-    answer(Answer::Ready);
+    answer(HelperAnswer::Ready);
     loop {
         match next_order(freeze.deadline_ns()) {
             Wake::Order(Order::Freeze { deadline_ns }) => freeze = freeze_until(deadline_ns),
             Wake::Order(Order::Thaw) => {
-                answer(Answer::Thawed(freeze.thaw(MountThaw::First)));
+                answer(HelperAnswer::Thawed(freeze.thaw(MountThaw::First)));
                 return 0;
             }
             Wake::Deadline => {
                 freeze = HelperFreeze::Over(freeze.thaw(MountThaw::DeadlineFirst));
-                answer(Answer::Late);
+                answer(HelperAnswer::Late);
             }
             Wake::Abandoned => {
                 freeze.thaw(MountThaw::First);
@@ -136,15 +136,15 @@ fn freeze_until(deadline_ns: u64) -> HelperFreeze {
     match freeze_filesystem(stderr()) {
         Ok(()) if monotonic_ns() >= deadline_ns => {
             let over = HelperFreeze::Until(deadline_ns).thaw(MountThaw::DeadlineFirst);
-            answer(Answer::Late);
+            answer(HelperAnswer::Late);
             HelperFreeze::Over(over)
         }
         Ok(()) => {
-            answer(Answer::Frozen);
+            answer(HelperAnswer::Frozen);
             HelperFreeze::Until(deadline_ns)
         }
         Err(error) => {
-            answer(Answer::Refused(error));
+            answer(HelperAnswer::Refused(error));
             HelperFreeze::None
         }
     }
@@ -181,7 +181,7 @@ fn next_order(deadline_ns: Option<u64>) -> Wake {
 }
 
 /// Tells the supervisor. If it is gone, the next order is its end.
-fn answer(answer: Answer) {
+fn answer(answer: HelperAnswer) {
     while rustix::io::write(stdin(), &answer.encode()) == Err(Errno::INTR) {}
 }
 

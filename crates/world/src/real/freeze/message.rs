@@ -18,7 +18,7 @@ pub(super) enum Order {
 
 /// From the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum HelperAnswer {
     Ready,
     Frozen,
     Refused(Errno),
@@ -45,7 +45,7 @@ impl Order {
     }
 }
 
-impl Answer {
+impl HelperAnswer {
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         match self {
             Self::Ready => message(b'R', 0),
@@ -91,12 +91,17 @@ mod tests {
             assert_eq!(Order::parse(&order.encode()), Some(order));
         }
         let thaws = [MountThaw::First, MountThaw::DeadlineFirst, MountThaw::OtherFirst, MountThaw::NotFrozen];
-        let others = [Answer::Ready, Answer::Frozen, Answer::Refused(Errno::BUSY), Answer::Late];
-        for answer in thaws.map(Answer::Thawed).into_iter().chain(others) {
-            assert_eq!(Answer::parse(&answer.encode()), Some(answer));
+        let others = [
+            HelperAnswer::Ready,
+            HelperAnswer::Frozen,
+            HelperAnswer::Refused(Errno::BUSY),
+            HelperAnswer::Late,
+        ];
+        for answer in thaws.map(HelperAnswer::Thawed).into_iter().chain(others) {
+            assert_eq!(HelperAnswer::parse(&answer.encode()), Some(answer));
         }
         for bytes in [&b""[..], b"F", b"x\0\0\0\0\0\0\0\0", b"t\x09\0\0\0\0\0\0\0"] {
-            assert_eq!((Order::parse(bytes), Answer::parse(bytes)), (None, None));
+            assert_eq!((Order::parse(bytes), HelperAnswer::parse(bytes)), (None, None));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Freezing of mounted filesystems of this machine: FIFREEZE and FITHAW.
 //!
-//! A process that is killed between the two would leave the filesystem frozen, and whoever writes to it in the
+//! A process that is killed between the two would leave the filesystem frozen, and all who write to it in the
 //! state D. So both are made by a *helper process*, which thaws at the deadline and when its socket closes.
 //!
 //! Invariants:

@@ -3,7 +3,7 @@
 //! A thread listens to the helper, and thaws in its place if the helper dies or does not keep the deadline.
 
 use super::{
-    message::{Answer, MESSAGE_BYTES, Order},
+    message::{HelperAnswer, MESSAGE_BYTES, Order},
     monotonic_ns, thaw_filesystem,
 };
 use crate::{IoError, IoErrorKind, IoResult, mount_freeze::MountThaw, real::plain::retry};
@@ -194,7 +194,7 @@ impl Shared {
                 Err(_) => break,
             }
             let answer = match retry(|| rustix::io::read(&self.socket, &mut bytes)) {
-                Ok(count) => Answer::parse(&bytes[..count]),
+                Ok(count) => HelperAnswer::parse(&bytes[..count]),
                 Err(_) => None,
             };
             let Some(answer) = answer else {
@@ -208,13 +208,13 @@ impl Shared {
         let _ = child.wait();
     }
 
-    fn note(&self, answer: Answer) {
+    fn note(&self, answer: HelperAnswer) {
         let phase = match answer {
-            Answer::Ready => Phase::Ready,
-            Answer::Frozen => Phase::Frozen,
-            Answer::Refused(error) => Phase::Refused(error),
-            Answer::Late => Phase::Late,
-            Answer::Thawed(thaw) => Phase::Thawed(thaw),
+            HelperAnswer::Ready => Phase::Ready,
+            HelperAnswer::Frozen => Phase::Frozen,
+            HelperAnswer::Refused(error) => Phase::Refused(error),
+            HelperAnswer::Late => Phase::Late,
+            HelperAnswer::Thawed(thaw) => Phase::Thawed(thaw),
         };
         self.lock().phase = phase;
         self.changed.notify_all();
