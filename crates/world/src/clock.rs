@@ -31,10 +31,23 @@ pub struct WallTime {
     pub nanos: u32,
 }
 
+/// Time since a machine's start, by a clock that never jumps and goes on while the machine sleeps. It compares moments of
+/// different processes: monotonic time begins with the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineUptime {
+    /// Identity of the machine. Times of two machines say nothing of each other.
+    pub machine: String,
+    /// Identity of this start.
+    pub boot: String,
+    pub up: Duration,
+}
+
 pub trait Clock {
     fn now(&self) -> Moment;
 
     fn wall(&self) -> WallTime;
+
+    fn machine_uptime(&self) -> MachineUptime;
 
     /// Completes at `moment`, or as soon afterwards as the world can.
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()>;

@@ -67,7 +67,7 @@ pub mod sim;
 pub use block_device::{BlockDevice, Extent, Geometry, Resizable, Sparse, Stability};
 pub use buffer::Buffer;
 pub use checked_line::{CheckedLineError, checked_line, checked_object, is_whole_line};
-pub use clock::{Clock, Moment, WallTime};
+pub use clock::{Clock, MachineUptime, Moment, WallTime};
 pub use crc32c::Crc32c;
 pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};

@@ -1,6 +1,6 @@
 //! The handle a room receives: clock, tasks and randomness of its world.
 
-use crate::{Clock, LocalFuture, Moment, Random, WallTime};
+use crate::{Clock, LocalFuture, MachineUptime, Moment, Random, WallTime};
 use pin_project_lite::pin_project;
 use std::{
     cell::RefCell,
@@ -74,6 +74,11 @@ impl World {
     /// Civil time. It may jump, so order must never come from it.
     pub fn wall(&self) -> WallTime {
         self.clock.wall()
+    }
+
+    /// Time since the machine's start.
+    pub fn machine_uptime(&self) -> MachineUptime {
+        self.clock.machine_uptime()
     }
 
     /// Processor time this thread has used; `None` in a world without processors.

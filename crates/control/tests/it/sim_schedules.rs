@@ -15,7 +15,7 @@ use report::Refusal;
 use serving::pool::volume_change::{VolumeChange, perform};
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
-    ByteCount, Clock, LocalFuture, Moment, Spawn, WallTime, World,
+    ByteCount, Clock, LocalFuture, MachineUptime, Moment, Spawn, WallTime, World,
     sim::{DriveOptions, NetworkOptions, SimNetwork, SimStateFile, SimThreads, Simulation},
 };
 
@@ -153,6 +153,10 @@ impl Clock for SetClock {
         let seconds = self.civil_at_start.get() + (nanos / 1_000_000_000) as i64;
         self.seen.set(seconds);
         WallTime { seconds, nanos: (nanos % 1_000_000_000) as u32 }
+    }
+
+    fn machine_uptime(&self) -> MachineUptime {
+        self.inner.machine_uptime()
     }
 
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()> {

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
 };
-use world::{Clock, LocalFuture, Moment, Random, Spawn, WallTime, World};
+use world::{Clock, LocalFuture, MachineUptime, Moment, Random, Spawn, WallTime, World};
 
 /// The executor: tasks, and operations in progress that it completes in random order.
 pub(super) struct MemoryWorld {
@@ -142,6 +142,11 @@ impl Clock for MemoryWorld {
     fn wall(&self) -> WallTime {
         let ms = self.now_ms.get();
         WallTime { seconds: (ms / 1000) as i64, nanos: (ms % 1000) as u32 * 1_000_000 }
+    }
+
+    fn machine_uptime(&self) -> MachineUptime {
+        let up = Duration::from_millis(self.now_ms.get());
+        MachineUptime { machine: "memory".to_owned(), boot: "memory".to_owned(), up }
     }
 
     fn sleep_until(&self, _moment: Moment) -> LocalFuture<()> {

@@ -4,8 +4,8 @@
 //! thread wait in one ordered table. An executor that blocks in io_uring asks for the earliest of them; for any
 //! other one a timerfd is set to it.
 
-use super::edge::watch;
-use crate::{Clock, LocalFuture, Moment, WallTime};
+use super::{edge::watch, host_files};
+use crate::{Clock, LocalFuture, MachineUptime, Moment, WallTime};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -16,6 +16,7 @@ use std::{
     future::Future,
     io,
     os::fd::OwnedFd,
+    path::Path,
     pin::Pin,
     rc::Rc,
     sync::{Arc, OnceLock},
@@ -34,6 +35,15 @@ fn nanos(time: Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).expect("monotonic time starts at zero");
     let nanos = u64::try_from(time.tv_nsec).expect("nanoseconds are a fraction");
     seconds * 1_000_000_000 + nanos
+}
+
+/// Identities of the machine and of its start. A container may have the start's alone.
+const IDENTITY_FILES: [&str; 2] = ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"];
+
+/// The text of a file; that nothing is known counts as one machine, or as one start.
+fn identity(file: &str) -> String {
+    let text = host_files::read_to_string(Path::new(file)).unwrap_or_default();
+    if text.trim().is_empty() { "unknown".to_owned() } else { text.trim().to_owned() }
 }
 
 /// The clock of one thread of the real world.
@@ -94,6 +104,13 @@ impl Clock for RealClock {
         let time = clock_gettime(ClockId::Realtime);
         let nanos = u32::try_from(time.tv_nsec).expect("nanoseconds are a fraction");
         WallTime { seconds: time.tv_sec, nanos }
+    }
+
+    fn machine_uptime(&self) -> MachineUptime {
+        static IDENTITIES: OnceLock<[String; 2]> = OnceLock::new();
+        let [machine, boot] = IDENTITIES.get_or_init(|| IDENTITY_FILES.map(identity));
+        let up = Duration::from_nanos(nanos(clock_gettime(ClockId::Boottime)));
+        MachineUptime { machine: machine.clone(), boot: boot.clone(), up }
     }
 
     fn thread_cpu(&self) -> Option<Duration> {

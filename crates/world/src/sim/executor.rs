@@ -10,7 +10,7 @@
 //! 6. A task runs only while its node is up, not paused, and its processor is free.
 
 use super::trace::SimTrace;
-use crate::{Clock, LocalFuture, Moment, Random, Spawn, WallTime};
+use crate::{Clock, LocalFuture, MachineUptime, Moment, Random, Spawn, WallTime};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -415,6 +415,12 @@ impl Clock for SimClock {
         let wall_ahead = self.executor.nodes.borrow()[self.node].wall_ahead;
         let seconds = WALL_SECONDS_AT_START + wall_ahead + (nanos / 1_000_000_000) as i64;
         WallTime { seconds, nanos: (nanos % 1_000_000_000) as u32 }
+    }
+
+    /// Each node is a machine that starts with the simulation: a crash ends its processes alone.
+    fn machine_uptime(&self) -> MachineUptime {
+        let up = Duration::from_nanos(self.executor.now().0);
+        MachineUptime { machine: format!("node {}", self.node), boot: "simulated".to_owned(), up }
     }
 
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()> {
