@@ -1,7 +1,8 @@
 //! Protection of volumes: backups that are consistent, when they are made, which stay, and what is known of them.
 //!
 //! Reading order: [`backup`] (freeze, cut, thaw, label), [`backup_schedule`] (slots in a time zone, and which are due),
-//! [`retention`] (which backups stay, and why), [`catalogue`] (everything that happened to a set's backups). Of snapshots
+//! [`retention`] (which backups stay, and why), [`catalogue`] (everything that happened to a set's backups),
+//! [`set_keeper`] (the flow over all of these). Of snapshots
 //! without a set: [`schedule`] (due or not, and how many are pruned), [`schedule_mark`] (names and notes by which a
 //! schedule knows its own snapshots), [`taking_pace`] (a bound for clocks that jump again and again). Schedules and
 //! retention know neither clock nor I/O: the caller says what time it is and what there is.
@@ -14,6 +15,7 @@ pub mod planted_keeping;
 pub mod retention;
 pub mod schedule;
 pub mod schedule_mark;
+pub mod set_keeper;
 pub mod taking_pace;
 
 pub use schedule::{ScheduleError, SnapshotSchedule, UnixSecond};

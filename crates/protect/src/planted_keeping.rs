@@ -43,10 +43,16 @@ pub enum KeepingBug {
     DeletionForgotten,
     /// A pool that was not asked has no points.
     SilentPoolIsEmpty,
+    /// A backup is cut before the catalogue knows of it.
+    CutBeforeBegun,
+    /// Points go before the catalogue knows of it.
+    PointsBeforeDeleting,
+    /// What is in use goes.
+    UseIgnored,
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -66,7 +72,15 @@ impl KeepingBug {
         Self::SequenceAgain,
         Self::DeletionForgotten,
         Self::SilentPoolIsEmpty,
+        Self::CutBeforeBegun,
+        Self::PointsBeforeDeleting,
+        Self::UseIgnored,
     ];
+
+    /// True if only a whole keeper can have it.
+    pub fn is_of_keepers(self) -> bool {
+        matches!(self, Self::CutBeforeBegun | Self::PointsBeforeDeleting | Self::UseIgnored)
+    }
 }
 
 #[cfg(debug_assertions)]

@@ -6,5 +6,8 @@ mod backups;
 mod histories;
 mod keeping;
 
+/// Sets and their keepers.
+mod kept_sets;
+
 /// Backups of this machine's filesystems.
 mod real;

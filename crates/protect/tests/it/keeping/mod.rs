@@ -19,7 +19,8 @@ const SEEDS_OF_BUGS: u64 = 3_000;
 #[test]
 fn every_planted_bug_of_keeping_is_noticed() {
     let mut escaped = Vec::new();
-    for bug in KeepingBug::ALL {
+    // The others need a whole keeper: see `kept_sets`.
+    for bug in KeepingBug::ALL.into_iter().filter(|bug| !bug.is_of_keepers()) {
         let fails = |seed: &u64| {
             let check = || {
                 slot_rules::check_seed(*seed);
@@ -38,6 +39,6 @@ fn every_planted_bug_of_keeping_is_noticed() {
 }
 
 /// Seeds of a test; ten times as many with `cargo xtask test --full`.
-fn seeds(count: u64) -> std::ops::Range<u64> {
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if std::env::var_os("SPINDLE_FULL").is_some() { count * 10 } else { count }
 }

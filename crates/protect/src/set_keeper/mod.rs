@@ -1,0 +1,36 @@
+//! The keeper of one set: it makes backups when they are due, removes those that no rule wants, and writes everything in
+//! the set's catalogue. A daemon runs it over its own pools, an agent on a mail host over a daemon's API.
+//!
+//! Invariants:
+//!
+//! 1. Catalogue and pools are compared before the first round, and again before anything is deleted.
+//! 2. The catalogue has *begun* before the first freeze, *cut* or *failed* before the next round, *deleting* before the
+//!    first point goes.
+//! 3. No round begins while one before it has not ended: its points may be anywhere.
+//! 4. A problem that lasts is said when it begins, when it changes and when it has ended.
+//! 5. What is in use is not deleted: the pools were asked for it in the same look.
+//!
+//! After an error of the catalogue's file the keeper is dropped: its caller opens it again.
+//!
+//! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
+//! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), [`notice`], [`view`].
+
+mod deleting;
+pub mod freezing;
+mod keeper;
+mod making;
+pub mod notice;
+mod people;
+pub mod pools;
+pub mod settings;
+mod settling;
+pub mod view;
+
+pub use freezing::{NothingFrozen, RoundFreeze, SetFreezing};
+pub use keeper::{KeeperLook, SetKeeper, SetOpening};
+pub use making::MadeBackup;
+pub use notice::{SetNotice, SetProblem};
+pub use people::{PersonOrder, PersonRefusal};
+pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
+pub use settings::{SetSettings, SetVolume};
+pub use view::{BackupView, SetView};

@@ -1,0 +1,81 @@
+//! What a keeper says to people.
+
+use std::collections::BTreeMap;
+
+/// A problem that lasts until it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SetProblem {
+    /// Rounds fail.
+    Failing,
+    /// A pool does not answer, and something depends on it.
+    Waiting,
+    /// Points of backups that no catalogue has, and that lack points.
+    Strays,
+    /// Points that were to be removed are left.
+    Left,
+    /// A pool is full, and no backup may go.
+    Full,
+}
+
+/// A line for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetNotice {
+    /// Something that went well, or as the rules want it.
+    Note(String),
+    /// Something that is lost, or was not made.
+    Warning(String),
+    Began(SetProblem, String),
+    Ended(SetProblem),
+}
+
+impl SetProblem {
+    pub const ALL: [Self; 5] = [Self::Failing, Self::Waiting, Self::Strays, Self::Left, Self::Full];
+
+    /// A word for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Failing => "failing",
+            Self::Waiting => "waiting",
+            Self::Strays => "strays",
+            Self::Left => "left",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The problems that last, and lines that were not said yet.
+#[derive(Default)]
+pub(super) struct SaidProblems {
+    lasting: BTreeMap<SetProblem, String>,
+    pub news: Vec<SetNotice>,
+}
+
+impl SaidProblems {
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.news.push(SetNotice::Note(text.into()));
+    }
+
+    pub fn warn(&mut self, text: impl Into<String>) {
+        self.news.push(SetNotice::Warning(text.into()));
+    }
+
+    /// The problem as it is now; `None` if it is over. It is said if it has become another.
+    pub fn set(&mut self, problem: SetProblem, text: Option<String>) {
+        let before = self.lasting.get(&problem);
+        match text {
+            Some(text) if before != Some(&text) => {
+                self.lasting.insert(problem, text.clone());
+                self.news.push(SetNotice::Began(problem, text));
+            }
+            None if before.is_some() => {
+                self.lasting.remove(&problem);
+                self.news.push(SetNotice::Ended(problem));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn lasting(&self) -> &BTreeMap<SetProblem, String> {
+        &self.lasting
+    }
+}

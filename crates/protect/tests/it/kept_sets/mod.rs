@@ -1,0 +1,260 @@
+//! The keeper of a set in simulated time: crashes between any two awaits, power cuts, pools that are silent, that cut half a
+//! backup, refuse removals or are full, applications that do not freeze, people who order, hold and delete.
+
+mod fake_pools;
+
+use fake_pools::{FakePools, Place, ShakyApplication};
+use protect::{
+    backup::{BackupPolicy, UncoveredCut},
+    backup_schedule::{FreezeLimit, ScheduleSet},
+    catalogue::{BackupStage, CatalogueScope, file::read},
+    planted_keeping::{KeepingBug, with_keeping_bug},
+    retention::{KeepPolicy, KeepSettings},
+    set_keeper::{
+        NothingFrozen, PersonOrder, PersonRefusal, SetFreezing, SetKeeper, SetNotice, SetOpening, SetProblem,
+        SetSettings, SetVolume,
+    },
+};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    time::Duration,
+};
+use world::{
+    Random, World,
+    sim::{SimLimits, Simulation},
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Everything that outlives the keeper.
+struct History {
+    place: Rc<Place>,
+    settings: SetSettings,
+    has_freeze: bool,
+}
+
+fn settings(random: &mut Random) -> SetSettings {
+    let texts = [&["3x15min", "2x1h"][..], &["4x1h"], &["5x5min", "3x1h"]];
+    let has_freeze = random.percent(50.0);
+    let uncovered = if random.percent(50.0) { UncoveredCut::KeepAsCrash } else { UncoveredCut::Remove };
+    let keep = KeepSettings {
+        at_least: Some(1 + random.below(2) as u32),
+        lock: random.percent(20.0).then(|| "30min".to_owned()),
+        at_most: random.percent(20.0).then(|| "2d".to_owned()),
+        ..KeepSettings::default()
+    };
+    let volume = |pool: &str, volume: &str, is_log| SetVolume {
+        pool: pool.to_owned(),
+        volume: volume.to_owned(),
+        is_log,
+    };
+    SetSettings {
+        name: "mail".to_owned(),
+        volumes: vec![volume("east", "store", false), volume("west", "log", true)],
+        schedules: ScheduleSet::parse(texts[random.below(3) as usize], "UTC").expect("a set"),
+        keep: KeepPolicy::new(&keep).expect("rules"),
+        freeze_limit: FreezeLimit { has_freeze, has_logs: random.percent(50.0), ..FreezeLimit::default() },
+        policy: BackupPolicy::default().with_uncovered(uncovered),
+    }
+}
+
+impl History {
+    fn new(seed: u64, random: &mut Random) -> Self {
+        let settings = settings(random);
+        let has_freeze = settings.freeze_limit.has_freeze;
+        Self { place: Rc::new(Place::new(seed)), settings, has_freeze }
+    }
+
+    fn open(&self, world: &World) -> SetKeeper {
+        let freezing: Rc<dyn SetFreezing> = match self.has_freeze {
+            true => Rc::new(ShakyApplication::of(world, &self.place)),
+            false => Rc::new(NothingFrozen),
+        };
+        let opening = SetOpening {
+            settings: self.settings.clone(),
+            pools: Rc::new(FakePools::new(world, &self.place)),
+            freezing,
+            generator: "spindle test".to_owned(),
+            runner: "a test".to_owned(),
+        };
+        let opened = SetKeeper::open(world, Box::new(self.place.disk.open()), opening);
+        opened.unwrap_or_else(|error| panic!("a crash made the catalogue unreadable: {error}"))
+    }
+
+    /// Keeps the set, and gives orders of people, until the power fails or for `span`.
+    async fn live(&self, world: &World, span: Duration, with_people: bool) -> SetKeeper {
+        let mut keeper = self.open(world);
+        let mut random = world.random("people");
+        let end = world.now() + span;
+        loop {
+            let look = keeper.look().await.unwrap_or_else(|error| panic!("a look failed: {error}"));
+            if let Some(made) = &look.made {
+                self.place.note_made(made);
+            }
+            self.listen(&mut keeper);
+            if with_people && random.percent(15.0) {
+                self.order(&mut keeper, &mut random).await;
+                self.listen(&mut keeper);
+            }
+            if world.now() + look.wait >= end {
+                return keeper;
+            }
+            assert!(look.wait >= Duration::from_secs(1), "a keeper rests");
+            world.sleep(look.wait).await;
+        }
+    }
+
+    async fn order(&self, keeper: &mut SetKeeper, random: &mut Random) {
+        let numbers: Vec<u64> = keeper.view().backups.iter().map(|backup| backup.number).collect();
+        if numbers.is_empty() || random.percent(30.0) {
+            match keeper.back_up("anna", &[]).await {
+                Ok(made) => self.place.note_made(&made),
+                Err(PersonRefusal::UnderWay(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+            return;
+        }
+        let number = numbers[random.below(numbers.len() as u64) as usize];
+        let hold = "upgrade".to_owned();
+        let order = match random.below(4) {
+            0 => PersonOrder::Hold { hold },
+            1 => PersonOrder::Release { hold },
+            2 => PersonOrder::Lock { for_s: 3_600 },
+            _ => PersonOrder::Delete { may_be_last: random.percent(20.0) },
+        };
+        let followed = keeper.follow(number, &order, "anna").await;
+        let is_held = self.place.held.borrow().contains(&number);
+        match (&order, followed) {
+            (PersonOrder::Hold { .. }, Ok(())) => drop(self.place.held.borrow_mut().insert(number)),
+            (PersonOrder::Release { .. }, Ok(())) => drop(self.place.held.borrow_mut().remove(&number)),
+            (PersonOrder::Delete { .. }, Ok(())) => assert!(!is_held, "a held one is deleted by a person"),
+            (_, Err(PersonRefusal::Catalogue(error))) => panic!("{error}"),
+            (_, Ok(()) | Err(_)) => {}
+        }
+    }
+
+    fn listen(&self, keeper: &mut SetKeeper) {
+        for notice in keeper.take_notices() {
+            self.place.heard.borrow_mut().insert(match notice {
+                SetNotice::Note(text) | SetNotice::Warning(text) => kind_of(&text),
+                SetNotice::Began(problem, _) => problem.word(),
+                SetNotice::Ended(_) => "ended",
+            });
+        }
+    }
+
+    /// With all faults gone, catalogue and pools agree, and nothing is lost but by name.
+    fn expect_agreement(&self, keeper: &SetKeeper) {
+        let view = keeper.view();
+        let mut problems: Vec<SetProblem> = view.problems.keys().copied().collect();
+        let by_people = self.place.removed_by_people.borrow();
+        problems.retain(|problem| *problem != SetProblem::Strays || by_people.is_empty());
+        assert_eq!(problems, [], "{:?}", view.problems);
+        let live: BTreeSet<u64> = view.backups.iter().map(|backup| backup.number).collect();
+        let there: BTreeSet<u64> =
+            self.place.numbers().into_iter().filter(|number| !by_people.contains(number)).collect();
+        let of_set = live.iter().copied().filter(|number| !by_people.contains(number)).collect();
+        assert_eq!(there, of_set, "points, and backups of the catalogue");
+        let lost: Vec<u64> =
+            self.place.held.borrow().iter().copied().filter(|held| !live.contains(held)).collect();
+        assert!(lost.iter().all(|number| by_people.contains(number)), "held ones are gone: {lost:?}");
+        let all = read(&self.place.disk.open(), CatalogueScope::All).expect("intact").expect("a catalogue");
+        for number in self.place.made.borrow().iter() {
+            let stage = all.catalogue.row(*number).map(|row| row.stage);
+            let is_right = match stage {
+                Some(BackupStage::Cut | BackupStage::Deleting | BackupStage::Deleted) => true,
+                Some(BackupStage::Lost) => by_people.contains(number),
+                Some(BackupStage::Begun | BackupStage::Failed) | None => false,
+            };
+            assert!(is_right, "backup {number} was made, and is {stage:?}");
+        }
+        let unwanted: Vec<u64> = view
+            .backups
+            .iter()
+            .filter(|backup| backup.stays.is_empty())
+            .map(|backup| backup.number)
+            .collect();
+        // A lock that ended since the last round is looked at by the next one.
+        let may_end = self.settings.keep.lock_s().is_some();
+        assert!(unwanted.is_empty() || may_end, "nothing wants {unwanted:?}");
+    }
+}
+
+fn kind_of(text: &str) -> &'static str {
+    let kinds =
+        ["was made", "was found", "is lost", "is deleted: the pool", "backup", "is deleted", "missed"];
+    kinds
+        .into_iter()
+        .find(|kind| text.contains(kind) || *kind == "is deleted: the pool" && text.contains("% full"))
+        .unwrap_or("other")
+}
+
+/// One history; the kinds of notices that were heard in it.
+fn check_seed(seed: u64) -> BTreeSet<&'static str> {
+    let mut simulation = Simulation::new(seed);
+    let mut random = simulation.random("history");
+    let history = Rc::new(History::new(seed, &mut random));
+    for _ in 0..1 + random.below(4) {
+        history.place.draw_faults(&mut random);
+        let span = Duration::from_secs(600 + random.below(20_000));
+        let polls = random.percent(80.0).then(|| 20 + random.below(1_500));
+        let lived = Rc::clone(&history);
+        let limits = SimLimits { polls, span: span + HOUR, ..SimLimits::generous() };
+        simulation.run(limits, |world| async move { drop(lived.live(&world, span, true).await) });
+        if random.percent(50.0) {
+            simulation.cut_power();
+            history.place.disk.cut_power();
+        } else {
+            simulation.kill();
+        }
+        if random.percent(20.0) {
+            history.place.remove_by_person(&mut random);
+        }
+    }
+    history.place.end_faults();
+    let limits = SimLimits { span: HOUR * 8, ..SimLimits::generous() };
+    let last = Rc::clone(&history);
+    let outcome = simulation.run(limits, |world| async move {
+        let began = last.place.made.borrow().len();
+        let keeper = last.live(&world, HOUR * 5, false).await;
+        assert!(last.place.made.borrow().len() > began + 3, "backups go on");
+        last.expect_agreement(&keeper);
+    });
+    outcome.completed();
+    let heard = history.place.heard.borrow();
+    heard.clone()
+}
+
+#[test]
+fn a_set_is_kept_whatever_crashes_and_fails() {
+    let mut heard = BTreeSet::new();
+    for seed in super::keeping::seeds(40) {
+        println!("seed {seed}");
+        heard.extend(check_seed(seed));
+    }
+    for kind in
+        ["was made", "was found", "is lost", "is deleted: the pool", "failing", "waiting", "left", "full"]
+    {
+        assert!(heard.contains(kind), "no history had: {kind}; heard {heard:?}");
+    }
+}
+
+#[test]
+fn planted_bugs_of_a_keeper_are_noticed() {
+    for bug in [
+        KeepingBug::CutBeforeBegun,
+        KeepingBug::PointsBeforeDeleting,
+        KeepingBug::UseIgnored,
+        KeepingBug::DeletionForgotten,
+        KeepingBug::SilentPoolIsEmpty,
+    ] {
+        let fails = |seed: &u64| {
+            with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(|| check_seed(*seed))).is_err())
+        };
+        let seed = (0..300).find(fails);
+        println!("note: {bug:?} was noticed by seed {seed:?}");
+        assert!(seed.is_some(), "nothing noticed {bug:?}");
+    }
+}
