@@ -20,7 +20,7 @@
 //! and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart;
 //! [`space_counter`]; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
-//! [`schedules`], its snapshots, [`dr`], its copies at other sites, and [`web`], the API.
+//! [`schedules`], its snapshots, [`sets`], its backups, [`dr`], its copies at other sites, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -57,6 +57,7 @@ pub mod recovery;
 mod row_tag;
 pub mod schedules;
 pub mod session_view;
+pub mod sets;
 pub mod several_pools;
 pub mod site;
 pub mod space_counter;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::site::adoption::{FoundPool, refreshed};
 use array::format::{PoolId, SiteId};
-use plan::site::{Group, Replication, Site, SiteIndex, SiteInitiator, SiteTarget, Snapshots};
+use plan::site::{Group, ProtectedSet, Replication, Site, SiteIndex, SiteInitiator, SiteTarget, Snapshots};
 use report::Refusal;
 use serving::export::name_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,6 +165,11 @@ fn within(site: &Site, group: &str) -> Site {
         schedule.volumes.retain(is_own);
     }
     own.snapshots.retain(|schedule| !schedule.groups.is_empty() || !schedule.volumes.is_empty());
+    for set in &mut own.sets {
+        set.volumes.retain(is_own);
+        set.logs.retain(is_own);
+    }
+    own.sets.retain(|set| !set.volumes.is_empty());
     if let Some(replication) = &mut own.replication {
         replication.dr_groups.retain(|dr| dr.volumes.iter().all(is_own));
     }
@@ -182,6 +187,7 @@ fn whole_of(site: &Site) -> Site {
         initiators: Vec::new(),
         exports: Vec::new(),
         snapshots: Vec::new(),
+        sets: Vec::new(),
         ..site.clone()
     }
 }
@@ -265,6 +271,7 @@ impl Merging<'_> {
         let is_older = Some(part.generation) != self.newest;
         self.add_initiators(own, (group, is_older), &brought);
         self.add_schedules(own, group);
+        self.add_sets(own, group);
         self.add_dr_groups(own, group);
         self.add_secrets(part, pool.pool);
         let group = group.clone();
@@ -373,6 +380,14 @@ impl Merging<'_> {
     /// A schedule of other times keeps its own name: under a newer one with fewer to keep, its snapshots would be pruned.
     fn add_schedules(&mut self, own: &Site, group: &str) {
         for schedule in &own.snapshots {
+            if self.draft.site.sets.iter().any(|set| set.set == schedule.name) {
+                self.draft.lines.push(format!(
+                    "snapshots {:?} of the group {group:?} are left out: a newer part has a set of this name; what the \
+                     schedule took stays until someone deletes it",
+                    schedule.name
+                ));
+                continue;
+            }
             let Some(known) = self.draft.site.snapshots.iter_mut().find(|known| known.name == schedule.name)
             else {
                 self.draft.site.snapshots.push(schedule.clone());
@@ -396,6 +411,33 @@ impl Merging<'_> {
                 schedule.name
             ));
             self.draft.site.snapshots.push(Snapshots { name, ..schedule.clone() });
+        }
+    }
+
+    /// A set over several pools comes back from all of them. What the newest part says of it counts: one set has one catalogue.
+    fn add_sets(&mut self, own: &Site, group: &str) {
+        for set in &own.sets {
+            if self.draft.site.snapshots.iter().any(|schedule| schedule.name == set.set) {
+                self.draft.lines.push(format!(
+                    "set {:?} of the group {group:?} is left out: a newer part has a schedule of this name; its backups stay",
+                    set.set
+                ));
+                continue;
+            }
+            let Some(known) = self.draft.site.sets.iter_mut().find(|known| known.set == set.set) else {
+                self.draft.site.sets.push(set.clone());
+                continue;
+            };
+            let plain =
+                |set: &ProtectedSet| ProtectedSet { volumes: Vec::new(), logs: Vec::new(), ..set.clone() };
+            if plain(known) != plain(set) {
+                self.draft.lines.push(format!(
+                    "set {:?}: the schedules and rules of a newer part count, not those of before that the group {group:?} has",
+                    set.set
+                ));
+            }
+            known.volumes.extend(set.volumes.iter().cloned());
+            known.logs.extend(set.logs.iter().cloned());
         }
     }
 

@@ -1,7 +1,7 @@
 //! The part of a site that a pool keeps.
 
 use crate::site::adoption::with_groups_in_references;
-use plan::site::{Role, Site, SiteIndex, SiteInitiator, Snapshots, Volume};
+use plan::site::{ProtectedSet, Role, Site, SiteIndex, SiteInitiator, Snapshots, Volume};
 
 /// The part of `site` that the pool of a group needs to be served, with what concerns the site as a whole. Sizes and bounds
 /// of volumes are left out: the pool has them.
@@ -26,6 +26,11 @@ pub(crate) fn part_of(site: &Site, group: &str) -> Site {
         volumes.retain(&is_here);
     }
     part.snapshots.retain(|schedule| !schedule.groups.is_empty() || !schedule.volumes.is_empty());
+    for ProtectedSet { volumes, logs, .. } in &mut part.sets {
+        volumes.retain(&is_here);
+        logs.retain(&is_here);
+    }
+    part.sets.retain(|set| !set.volumes.is_empty());
     if let Some(replication) = &mut part.replication {
         replication.dr_groups.retain(|group| group.volumes.iter().any(is_here));
     }

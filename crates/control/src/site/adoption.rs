@@ -190,6 +190,14 @@ pub(super) fn refreshed_with(
             left_out.push(format!("snapshots {name}: {volume} is not there any more"));
         }
     }
+    for set in &mut site.sets {
+        let name = set.set.clone();
+        for volume in set.volumes.extract_if(.., |volume| !has(volume)) {
+            left_out.push(format!("set {name}: {volume} is not there any more"));
+        }
+        set.logs.retain(|volume| has(volume));
+    }
+    site.sets.retain(|set| !set.volumes.is_empty());
     let known = site.clone();
     let index = SiteIndex::of(&known);
     for initiator in &mut site.initiators {
@@ -254,6 +262,7 @@ pub(crate) fn with_groups_in_references(site: Site) -> Site {
     };
     site.exports.iter_mut().for_each(|export| whole(&mut export.volume));
     site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(whole);
+    site.sets.iter_mut().flat_map(|set| set.volumes.iter_mut().chain(&mut set.logs)).for_each(whole);
     site.targets.iter_mut().flat_map(|target| &mut target.units).for_each(|unit| whole(&mut unit.volume));
     let dr_groups = site.replication.iter_mut().flat_map(|replication| &mut replication.dr_groups);
     dr_groups.flat_map(|group| &mut group.volumes).for_each(whole);
@@ -394,6 +403,33 @@ mod tests {
         assert!(target.open);
         let bytes = site.volume("mail/store").unwrap().gb.unwrap() * GIB;
         assert_eq!(bytes as u64, 2_097_153 * 512, "to the sector");
+    }
+
+    #[test]
+    fn a_set_is_left_with_the_volumes_that_there_are() {
+        let text = "
+            [[group]]
+            name = 'mail'
+            [[volume]]
+            name = 'store'
+            group = 'mail'
+            [[volume]]
+            name = 'gone'
+            group = 'mail'
+            [[protect]]
+            set = 'both'
+            volumes = ['store', 'gone']
+            logs = ['gone']
+            [[protect]]
+            set = 'lost'
+            volumes = ['gone']
+        ";
+        let pools = [pool("mail", vec![volume("store", 1, 8)])];
+        let (site, left_out) = refreshed(Site::from_toml(text).unwrap(), &pools).unwrap();
+        let [both] = &site.sets[..] else { panic!("{:?}", site.sets) };
+        assert_eq!((&both.volumes[..], &both.logs[..]), (&["mail/store".to_owned()][..], &[][..]));
+        let said = ["both", "lost"].map(|set| format!("set {set}: mail/gone is not there any more"));
+        assert_eq!(left_out, said);
     }
 
     #[test]

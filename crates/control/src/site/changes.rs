@@ -93,7 +93,7 @@ pub enum SiteAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteChange {
     pub action: SiteAction,
-    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export`, `snapshots` (a schedule), `metrics` or `DR group`.
+    /// `pool`, `volume`, `target`, `unit`, `initiator`, `nbd export`, `snapshots` (a schedule), `set`, `metrics` or `DR group`.
     pub kind: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]

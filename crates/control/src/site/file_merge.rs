@@ -2,6 +2,7 @@
 //! ([the decision](../../../../docs/decisions/2026-11-27-rows-change-online.md)). Pure.
 //!
 //! Three sites are compared, row by row: the file as it was applied last, what was served at the end, and the file as it is now.
+//! Sets that are backed up are changed by the file alone: they are as it says.
 //!
 //! Invariants:
 //!
@@ -327,6 +328,7 @@ fn follow_renames(file: &Site, applied: &mut Site, served: &mut Site) {
         };
         site.exports.iter_mut().for_each(|export| follow(&mut export.volume));
         site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(follow);
+        site.sets.iter_mut().flat_map(|set| set.volumes.iter_mut().chain(&mut set.logs)).for_each(follow);
         site.targets
             .iter_mut()
             .flat_map(|target| &mut target.units)
@@ -360,7 +362,8 @@ pub fn served_names(site: &Site) -> Vec<String> {
     let units = site.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume);
     let exports = site.exports.iter().map(|export| &export.volume);
     let scheduled = site.snapshots.iter().flat_map(|schedule| &schedule.volumes);
-    units.chain(exports).chain(scheduled).cloned().collect()
+    let protected = site.sets.iter().flat_map(|set| &set.volumes);
+    units.chain(exports).chain(scheduled).chain(protected).cloned().collect()
 }
 
 /// Takes rows out that refer to what is not there.

@@ -8,6 +8,7 @@ use crate::{
     metrics::MetricsSetting,
     notifying::{notifier_texts, wanted_notifiers},
     schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
+    sets::wanted::{WantedSet, set_texts, sets_of_pools, wanted_sets},
     watched::{WatchedCertificate, WatchedSite},
 };
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
@@ -49,6 +50,8 @@ pub struct WantedSite {
     pub api_tls: Option<ServerTls>,
     /// Schedules of snapshots of these pools.
     pub schedules: Vec<WantedSchedule>,
+    /// Sets whose volumes are all in these pools.
+    pub sets: Vec<WantedSet>,
     /// DR groups of the file, those of other sites included.
     pub dr_groups: Vec<WantedDrGroup>,
     /// The file says where the server waits for other sites.
@@ -58,7 +61,7 @@ pub struct WantedSite {
     pub metrics: MetricsSetting,
     /// Parts of the file that are not served, and dangers.
     pub notes: Vec<String>,
-    /// Exports, units, rights and schedules in words, by kind and name.
+    /// Exports, units, rights, schedules and sets in words, by kind and name.
     pub services: BTreeMap<(&'static str, String), String>,
 }
 
@@ -114,11 +117,14 @@ impl WantedSite {
         let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
         let (schedules, without_effect) = wanted_schedules(site, index, is_pool)?;
         notes.extend(without_effect);
+        let (sets, not_here) = sets_of_pools(wanted_sets(site, index)?, is_pool);
+        notes.extend(not_here);
         let own = context.site.as_deref().unwrap_or(&site.serve.site);
         let dr_groups = wanted_dr_groups((site, index), own, is_pool)?;
         let listens = site.replication.as_ref().is_some_and(|replication| !replication.listen.is_empty());
         let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
         let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
+        services.append(&mut set_texts(site, &sets));
         services.append(&mut notifier_texts(&notifiers));
         let in_pools = |one: &WantedSchedule| {
             let name = one.name.clone();
@@ -140,6 +146,7 @@ impl WantedSite {
             nbd_tls,
             api_tls,
             schedules,
+            sets,
             dr_groups,
             listens,
             watched,

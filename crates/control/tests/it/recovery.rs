@@ -108,6 +108,34 @@ fn a_schedule_of_other_times_keeps_its_own_number_of_snapshots() {
 }
 
 #[test]
+fn a_set_over_several_pools_comes_back_from_all_of_them_with_the_newest_rules() {
+    let set = |name: &str, group: &str, schedule: &str| {
+        let volumes = format!("volumes = ['{group}/a']\nlogs = ['{group}/a']\n");
+        format!("[[protect]]\nset = '{name}'\n{volumes}schedules = ['{schedule}']\n")
+    };
+    let hourly = "[[snapshots]]\nname = 'hourly'\nevery_hours = 1\nkeep = 2\ngroups = ['mail']\n";
+    let pools = [
+        pool(1, "mail", (SITE, 4), &format!("{}{hourly}", set("post", "mail", "24x1h"))),
+        pool(2, "logs", (SITE, 4), &set("post", "logs", "24x1h")),
+        pool(3, "old", (SITE, 2), &set("post", "old", "9x1h")),
+        pool(4, "odd", (SITE, 1), &set("hourly", "odd", "9x1h")),
+        pool(5, "even", (SITE, 1), &hourly.replace("hourly", "post").replace("mail", "even")),
+    ];
+    let RecoveredSite { site, lines, .. } = site_of(&pools);
+    let [post] = &site.sets[..] else { panic!("{:?}", site.sets) };
+    assert_eq!(post.volumes, ["mail/a", "logs/a", "old/a"]);
+    assert_eq!((&post.logs, &post.schedules[..]), (&post.volumes, &["24x1h".to_owned()][..]));
+    assert_eq!(site.groups.len(), 5, "no pool stays away because of a name");
+    for said in [
+        "set \"post\": the schedules and rules of a newer part count",
+        "set \"hourly\" of the group \"odd\" is left out: a newer part has a schedule",
+        "snapshots \"post\" of the group \"even\" are left out: a newer part has a set",
+    ] {
+        assert!(lines.iter().any(|line| line.contains(said)), "{said}: {lines:?}");
+    }
+}
+
+#[test]
 fn pools_of_several_sites_are_told_apart_by_the_one_that_is_chosen() {
     let pools = [
         pool(1, "mail", (SITE, 4), &target("mail", "disks", "iqn.x:host")),

@@ -34,6 +34,7 @@ impl Site {
             .or_else(|| self.doubled_volume())
             .or_else(|| doubled("link", self.links.iter().map(|link| &link.name)))
             .or_else(|| doubled("snapshot schedule", self.snapshots.iter().map(|one| &one.name)))
+            .or_else(|| doubled("protected set", self.sets.iter().map(|one| &one.set)))
             .or_else(|| doubled("target", self.targets.iter().map(|target| &target.name)))
             .or_else(|| doubled("initiator", self.initiators.iter().map(|initiator| &initiator.name)))
             .or_else(|| doubled("nbd export", self.exports.iter().map(|export| &export.name)))

@@ -7,10 +7,11 @@ const SITE: &str = include_str!("mod.rs");
 const MAIL: &str = include_str!("mail.rs");
 const STORAGE: &str = include_str!("storage.rs");
 const NETWORK: &str = include_str!("network.rs");
+const PROTECTING: &str = include_str!("protecting.rs");
 const SERVING: &str = include_str!("serving.rs");
 
 /// Tables of the file in their order, with the struct that reads each and where it stands.
-const TABLES: [(&str, &str, &str); 22] = [
+const TABLES: [(&str, &str, &str); 25] = [
     ("", "Site", SITE),
     ("[users]", "Users", MAIL),
     ("[databases]", "Databases", MAIL),
@@ -26,6 +27,9 @@ const TABLES: [(&str, &str, &str); 22] = [
     ("[[volume]]", "Volume", STORAGE),
     ("[[link]]", "Link", NETWORK),
     ("[[snapshots]]", "Snapshots", NETWORK),
+    ("[[protect]]", "ProtectedSet", PROTECTING),
+    ("[protect.freeze]", "SetFreeze", PROTECTING),
+    ("[protect.keep]", "SetRetention", PROTECTING),
     ("[serve]", "Serving", SERVING),
     ("[metrics]", "SiteMetrics", SERVING),
     ("[[target]]", "SiteTarget", SERVING),
@@ -34,6 +38,13 @@ const TABLES: [(&str, &str, &str); 22] = [
     ("[[nbd]]", "SiteExport", SERVING),
     ("[[notify]]", "SiteNotifier", SERVING),
 ];
+
+/// Keys that take a time.
+const SPANS: [&str; 3] = ["freeze_every", "timeout", "budget"];
+/// Keys that take an age.
+const AGES: [&str; 3] = ["not_before", "at_most", "lock"];
+/// Keys that take a program with its arguments.
+const HOOKS: [&str; 4] = ["prepare", "before", "after", "finally"];
 
 /// A key of a site file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +96,13 @@ fn value_of(name: &str, kind: &str) -> Option<(String, String)> {
         "bool" => of("true or false", "true"),
         "String" if name == "name" => of("text", "\"example\""),
         "String" if name == "at" || name == "digest" => of("text", "\"03:00\""),
+        "String" if name == "set" => of("text", "\"mail\""),
+        "String" if name == "zone" => of("text", "\"Europe/Berlin\""),
+        "String" if SPANS.contains(&name) => of("text", "\"8s\""),
+        "String" if AGES.contains(&name) => of("text", "\"14d\""),
         "String" => of("text", "\"example\""),
+        "Vec<String>" if name == "schedules" => of("list of texts", "[\"24x1h\", \"30x1d@02:30\"]"),
+        "Vec<String>" if HOOKS.contains(&name) => of("list of texts", "[\"/etc/mail/hook\"]"),
         "Vec<String>" => of("list of texts", "[\"example\"]"),
         "Vec<u32>" => of("list of whole numbers", "[8, 8]"),
         "Mode" => words(
@@ -123,7 +140,7 @@ const HEAD: &str = "\
 # site.toml
 
 A site file describes a mail site: its users, what they ask of storage, the groups of drives and their
-volumes, links, copies, backups and snapshots. `spindle plan --site FILE` writes a site file,
+volumes, links, copies, backups, snapshots and protected sets. `spindle plan --site FILE` writes a site file,
 `spindle advise FILE` says what is wrong with it, `spindle prove --site FILE` tests it, and
 `spindle serve FILE` makes pools, volumes, targets and exports of it. `spindle advise --template` prints all keys, commented out. Every key may be left out; an unknown key is
 refused, with the most similar known key.
@@ -134,7 +151,8 @@ $ spindle advise site.toml
 ```
 
 Sizes of mail (`gb`, `mb`, `kb`) count in 1024s, `drive_gb` in 1000s, as drives are sold. Tables in double
-brackets may come several times; each has a `name` of its own, by which other tables refer to it.
+brackets may come several times; each has a `name` of its own (a set its `set`), by which other tables refer
+to it. A table such as `[protect.freeze]` belongs to the `[[protect]]` before it.
 
 This page is generated from the code that reads the file; a test checks that both agree.
 ";
@@ -211,7 +229,8 @@ mod tests {
         let body =
             SITE.split("pub struct Site {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("there");
         let fields = body.lines().filter(|line| line.trim_start().starts_with("pub ")).count();
-        // The version and the name are keys; groups of replication and units of targets are tables within a table.
-        assert_eq!(fields, 2 + tables().len() - 1 - 2);
+        // The version and the name are keys; groups of replication, freeze and keep of sets, and units of targets are tables
+        // within a table.
+        assert_eq!(fields, 2 + tables().len() - 1 - 4);
     }
 }

@@ -1,5 +1,5 @@
 //! The site as one file, `site.toml`: users, what they ask, the storage under them and how it is divided, links, copies,
-//! snapshots, limits. The plan writes it, `prove` tests it, advice criticises it. Everything may be left out.
+//! snapshots, sets that are backed up, limits. The plan writes it, `prove` tests it, advice criticises it. Everything may be left out.
 //!
 //! Invariants of a [`Site`] that was read or made here ([`Site::fault`] looks for breaches):
 //!
@@ -15,6 +15,8 @@ mod mail;
 mod measured_link;
 mod network;
 mod notifier_faults;
+mod protecting;
+mod protecting_faults;
 mod proving;
 mod serving;
 mod serving_faults;
@@ -27,6 +29,7 @@ pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use measured_link::MeasuredLink;
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
+pub use protecting::{ProtectedSet, SetFreeze, SetRetention};
 pub use proving::Proving;
 pub use serving::{Serving, SiteExport, SiteInitiator, SiteMetrics, SiteNotifier, SiteTarget, SiteUnit};
 pub use serving_faults::split_snapshot;
@@ -96,6 +99,9 @@ pub struct Site {
     /// Schedules of snapshots.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<Snapshots>,
+    /// Sets of volumes that are backed up together.
+    #[serde(rename = "protect", skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<ProtectedSet>,
     /// Addresses, and the part that is served here.
     #[serde(skip_serializing_if = "is_default")]
     pub serve: Serving,
@@ -139,6 +145,7 @@ impl Default for Site {
             volumes: Vec::new(),
             links: Vec::new(),
             snapshots: Vec::new(),
+            sets: Vec::new(),
             serve: Serving::default(),
             metrics: SiteMetrics::default(),
             targets: Vec::new(),

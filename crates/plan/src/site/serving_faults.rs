@@ -20,6 +20,7 @@ impl Site {
             .or_else(|| self.initiator_fault(index))
             .or_else(|| self.exports.iter().find_map(export_fault))
             .or_else(|| self.schedule_fault(index))
+            .or_else(|| self.protecting_fault(index))
             .or_else(|| self.dr_group_fault(index))
             .or_else(|| self.notifier_fault())
             .or_else(|| self.serve_fault())

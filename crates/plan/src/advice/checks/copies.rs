@@ -91,12 +91,12 @@ pub fn several_copies(subject: &Subject<'_>) -> Outcome {
     Outcome::expect(is_copied || mailboxes < MANY_MAILBOXES, || format!("{} mailboxes", counted(mailboxes)))
 }
 
-/// Looks at whether the site makes backups or snapshots.
+/// Looks at whether the site makes backups or snapshots, of sets or by schedules.
 fn backed_up(subject: &Subject<'_>) -> Outcome {
     let backup = subject.site.backup.as_ref();
     let is_said = backup.is_some_and(|backup| !backup.to.is_empty() && backup.to != "none");
-    let has = is_said || !subject.site.snapshots.is_empty();
-    Outcome::expect(has, || "there is no [backup] and no schedule of snapshots".to_owned())
+    let has = is_said || !subject.site.snapshots.is_empty() || !subject.site.sets.is_empty();
+    Outcome::expect(has, || "there is no [backup], no [[protect]] and no schedule of snapshots".to_owned())
 }
 
 pub fn backup_exists(subject: &Subject<'_>) -> Outcome {

@@ -1,0 +1,558 @@
+//! The sets of a site file, checked.
+
+use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
+use plan::site::{ProtectedSet, SetFreeze, SetRetention, Site, SiteIndex};
+use protect::{
+    UnixSecond,
+    backup::{
+        BackupPolicy, Consistency, UncoveredCut,
+        hooks::{HookCommand, HookSettings},
+    },
+    backup_schedule::{FreezeLimit, ScheduleSet, backup_name, set_and_sequence_of},
+    retention::{KeepPolicy, KeepSettings},
+    schedule_mark::is_schedule_name,
+};
+use report::Refusal;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    path::PathBuf,
+    time::Duration,
+};
+
+/// Zone of schedules unless the file says another.
+const ZONE: &str = "UTC";
+/// Longest span of a key, in milliseconds: a year. Each key has closer bounds of its own.
+const SPAN_MS_MAX: u64 = 366 * 86_400_000;
+
+/// A set as it is to be kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WantedSet {
+    pub name: String,
+    /// In the order of the file.
+    pub volumes: Vec<SetVolume>,
+    pub schedules: ScheduleSet,
+    pub keep: KeepPolicy,
+    /// Without regard to whether a full backup is there.
+    pub freeze_limit: FreezeLimit,
+    pub policy: BackupPolicy,
+    pub freeze: WantedFreeze,
+}
+
+/// A volume of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetVolume {
+    /// Name of its pool.
+    pub pool: String,
+    pub volume: String,
+    pub is_log: bool,
+}
+
+/// The way in which a set is brought to rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedFreeze {
+    /// Nothing is frozen: the server of the pools keeps the set.
+    Nothing,
+    /// On the mail host, by the agent that keeps the set there.
+    Here {
+        hooks: Option<HookSettings>,
+        /// Mount points, in the order in which they are frozen.
+        mounts: Vec<PathBuf>,
+    },
+}
+
+/// The sets of a site file, wherever their pools are.
+///
+/// # Errors
+///
+/// A set says what cannot be done, or too little.
+pub fn wanted_sets(site: &Site, index: &SiteIndex) -> Result<Vec<WantedSet>, Refusal> {
+    site.sets.iter().map(|table| wanted_set(table, index)).collect()
+}
+
+/// The sets whose pools are all here, and lines about those of which only some are. Those of other sites are left out.
+pub(crate) fn sets_of_pools(
+    sets: Vec<WantedSet>,
+    is_pool: impl Fn(&str) -> bool,
+) -> (Vec<WantedSet>, Vec<String>) {
+    let mut notes = Vec::new();
+    let is_here = |set: &WantedSet| {
+        let (here, elsewhere): (Vec<_>, Vec<_>) = set.volumes.iter().partition(|one| is_pool(&one.pool));
+        if let (Some(_), Some(other)) = (here.first(), elsewhere.first()) {
+            let SetVolume { pool, volume, .. } = other;
+            notes.push(format!(
+                "protect {:?}: no backups are made, for {pool}/{volume} is at another site: cut each site's volumes as a set \
+                 of its own",
+                set.name
+            ));
+        }
+        elsewhere.is_empty()
+    };
+    let sets = sets.into_iter().filter(is_here).collect();
+    (sets, notes)
+}
+
+fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refusal> {
+    let name = &table.set;
+    let checked = CheckedTable { set: name };
+    let is_read_back = set_and_sequence_of(&backup_name(name, UnixSecond(0), 1)) == Some((name, 1));
+    if !is_schedule_name(name) || !is_read_back {
+        let remedy = "choose one of at most 64 bytes without /, @ and ~";
+        return Err(checked.refusal("its backups cannot be named by this name", remedy));
+    }
+    let volumes = checked.volumes(table, index)?;
+    let zone = if table.zone.is_empty() { ZONE } else { &table.zone };
+    let schedules = ScheduleSet::parse(&table.schedules, zone).map_err(|error| checked.refusal(error, ""))?;
+    let keep = KeepPolicy::new(&keep_settings(&table.keep)).map_err(|error| checked.refusal(error, ""))?;
+    // Verification does not exist yet.
+    keep.check_set(&schedules, false).map_err(|error| checked.refusal(error, ""))?;
+    let freeze = checked.freeze(&table.freeze)?;
+    let usual = FreezeLimit::default();
+    let freeze_limit = FreezeLimit {
+        every: checked.span("freeze_every", &table.freeze_every)?.unwrap_or(usual.every),
+        has_freeze: freeze != WantedFreeze::Nothing,
+        has_logs: !table.logs.is_empty(),
+    };
+    let policy = checked.policy(&table.freeze, &freeze)?;
+    Ok(WantedSet { name: name.clone(), volumes, schedules, keep, freeze_limit, policy, freeze })
+}
+
+fn keep_settings(table: &SetRetention) -> KeepSettings {
+    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    KeepSettings {
+        at_least: table.at_least,
+        not_before: said(&table.not_before),
+        at_most: said(&table.at_most),
+        only_after: said(&table.only_after),
+        on_full: said(&table.on_full),
+        lock: said(&table.lock),
+    }
+}
+
+/// The checks of one table; refusals name its set.
+struct CheckedTable<'s> {
+    set: &'s str,
+}
+
+impl CheckedTable<'_> {
+    fn refusal(&self, problem: impl Display, remedy: &str) -> Refusal {
+        Refusal::new(format!("protect {:?}: {problem}", self.set), remedy)
+    }
+
+    fn volumes(&self, table: &ProtectedSet, index: &SiteIndex) -> Result<Vec<SetVolume>, Refusal> {
+        let key_of = |meant: &String| index.volume(meant).map(|volume| (&volume.group, &volume.name));
+        let logs: BTreeSet<_> = table.logs.iter().filter_map(key_of).collect();
+        let mut volumes = Vec::new();
+        let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+        for meant in &table.volumes {
+            let (pool, volume) = key_of(meant).expect("a site refers to what is there");
+            if pool.is_empty() {
+                let problem = format!("volume {volume:?} says no group, so it is in no pool");
+                return Err(self.refusal(problem, "say its group, or take it out of the set"));
+            }
+            *counts.entry(pool).or_default() += 1;
+            let is_log = logs.contains(&(pool, volume));
+            volumes.push(SetVolume { pool: pool.clone(), volume: volume.clone(), is_log });
+        }
+        if let Some((pool, count)) = counts.iter().find(|(_, count)| **count > ENTRIES_MAX) {
+            let problem =
+                format!("{count} volumes of {pool} are too many; one cut has {ENTRIES_MAX} of a pool");
+            return Err(self.refusal(problem, "make two sets of them"));
+        }
+        if counts.len() > CUT_POOLS_MAX {
+            let problem =
+                format!("volumes of {} pools are too many; one cut has {CUT_POOLS_MAX}", counts.len());
+            return Err(self.refusal(problem, "make two sets of them"));
+        }
+        Ok(volumes)
+    }
+
+    fn freeze(&self, table: &SetFreeze) -> Result<WantedFreeze, Refusal> {
+        let hook_keys = [
+            ("prepare", !table.prepare.is_empty()),
+            ("before", !table.before.is_empty()),
+            ("after", !table.after.is_empty()),
+            ("finally", !table.finally.is_empty()),
+            ("timeout", !table.timeout.is_empty()),
+            ("user", !table.user.is_empty()),
+            ("worth", !table.worth.is_empty()),
+        ];
+        let other_keys = [("mounts", !table.mounts.is_empty()), ("budget", !table.budget.is_empty())];
+        let refuse_said = |keys: &[(&str, bool)], kind: &str| match keys.iter().find(|(_, is_said)| *is_said)
+        {
+            None => Ok(()),
+            Some((key, _)) => {
+                let problem = format!("freeze: {key} has no effect with kind = {kind:?}");
+                let remedy = "say kind = \"hooks\" or \"filesystem\", or take it out";
+                Err(self.refusal(problem, remedy))
+            }
+        };
+        match table.kind.as_str() {
+            "" | "none" => {
+                refuse_said(&hook_keys, "none")?;
+                refuse_said(&other_keys, "none")?;
+                refuse_said(&[("uncovered", !table.uncovered.is_empty())], "none")?;
+                Ok(WantedFreeze::Nothing)
+            }
+            "hooks" => {
+                Ok(WantedFreeze::Here { hooks: Some(self.hooks(table)?), mounts: self.mounts(table)? })
+            }
+            "filesystem" => {
+                refuse_said(&hook_keys, "filesystem")?;
+                if table.mounts.is_empty() {
+                    let remedy = "name the mount points of its filesystems: mounts = [\"/srv/mail\"]";
+                    return Err(self.refusal("freeze: kind = \"filesystem\" needs mounts", remedy));
+                }
+                Ok(WantedFreeze::Here { hooks: None, mounts: self.mounts(table)? })
+            }
+            other => {
+                let problem = format!("freeze: kind = {other:?} is unknown");
+                Err(self.refusal(problem, "say \"none\", \"hooks\" or \"filesystem\""))
+            }
+        }
+    }
+
+    fn hooks(&self, table: &SetFreeze) -> Result<HookSettings, Refusal> {
+        let hook = |key: &str, words: &[String]| {
+            HookCommand::new(words).map_err(|error| self.refusal(format!("freeze: {key}: {error}"), ""))
+        };
+        let optional =
+            |key: &str, words: &Vec<String>| (!words.is_empty()).then(|| hook(key, words)).transpose();
+        for (key, words) in [("before", &table.before), ("after", &table.after)] {
+            if words.is_empty() {
+                let problem = format!("freeze: kind = \"hooks\" needs {key}");
+                return Err(self.refusal(problem, &format!("name the program: {key} = [\"/etc/mail/hook\"]")));
+            }
+        }
+        let mut settings = HookSettings::new(hook("before", &table.before)?, hook("after", &table.after)?);
+        settings.prepare = optional("prepare", &table.prepare)?;
+        settings.after = optional("finally", &table.finally)?;
+        settings.user = Some(table.user.clone()).filter(|user| !user.is_empty());
+        settings.consistency = match table.worth.as_str() {
+            "" | "application" => Consistency::Application,
+            "filesystem" => Consistency::Filesystem,
+            other => {
+                let problem = format!("freeze: worth = {other:?} is unknown");
+                return Err(self.refusal(problem, "say \"application\" or \"filesystem\""));
+            }
+        };
+        match self.span("timeout", &table.timeout)? {
+            None => Ok(settings),
+            Some(timeout) => settings
+                .with_timeout(timeout)
+                .map_err(|error| self.refusal(format!("freeze: timeout: {error}"), "")),
+        }
+    }
+
+    fn mounts(&self, table: &SetFreeze) -> Result<Vec<PathBuf>, Refusal> {
+        let mut seen = BTreeSet::new();
+        for mount in &table.mounts {
+            if !mount.starts_with('/') {
+                let problem = format!("freeze: mounts has {mount:?}, which is no absolute path");
+                return Err(self.refusal(problem, "name the mount point from / on"));
+            }
+            if !seen.insert(mount) {
+                return Err(
+                    self.refusal(format!("freeze: mounts has {mount:?} twice"), "take one of them out")
+                );
+            }
+        }
+        Ok(table.mounts.iter().map(PathBuf::from).collect())
+    }
+
+    fn policy(&self, table: &SetFreeze, freeze: &WantedFreeze) -> Result<BackupPolicy, Refusal> {
+        let policy = match self.span("budget", &table.budget)? {
+            None => BackupPolicy::default(),
+            Some(budget) => BackupPolicy::with_budget(budget)
+                .map_err(|error| self.refusal(format!("freeze: budget: {error}"), ""))?,
+        };
+        let uncovered = match table.uncovered.as_str() {
+            // No freeze was to cover it: a cut of a set without one is what is wanted.
+            "" if *freeze == WantedFreeze::Nothing => UncoveredCut::KeepAsCrash,
+            "" | "remove" => UncoveredCut::Remove,
+            "crash" => UncoveredCut::KeepAsCrash,
+            other => {
+                let problem = format!("freeze: uncovered = {other:?} is unknown");
+                return Err(self.refusal(problem, "say \"remove\" or \"crash\""));
+            }
+        };
+        Ok(policy.with_uncovered(uncovered))
+    }
+
+    /// The span that a key says; `None` if it is left out.
+    fn span(&self, key: &str, text: &str) -> Result<Option<Duration>, Refusal> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let unit_ms = match unit {
+            "ms" => Some(1),
+            "s" => Some(1_000),
+            "min" => Some(60_000),
+            "h" => Some(3_600_000),
+            "d" => Some(86_400_000),
+            _ => None,
+        };
+        let ms = unit_ms.and_then(|unit| number.parse::<u64>().ok()?.checked_mul(unit));
+        match ms.filter(|ms| (1..=SPAN_MS_MAX).contains(ms)) {
+            Some(ms) => Ok(Some(Duration::from_millis(ms))),
+            None => {
+                let problem = format!("{key} = {text:?} is no span");
+                Err(self.refusal(problem, "say a number and ms, s, min, h or d, such as \"8s\""))
+            }
+        }
+    }
+}
+
+/// Sets in words, as [`WantedSite::services`](crate::site::WantedSite::services) has them. All keys are among the words:
+/// whatever changes is shown.
+pub(crate) fn set_texts(site: &Site, sets: &[WantedSet]) -> BTreeMap<(&'static str, String), String> {
+    let text = |set: &WantedSet| {
+        let table = site.sets.iter().find(|table| table.set == set.name)?;
+        Some((("set", set.name.clone()), set_text(set, table)))
+    };
+    sets.iter().filter_map(text).collect()
+}
+
+/// `24x1h, 30x1d in UTC, frozen by nothing: dbs/store, logs/log (logs); keep at_least 3`.
+fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
+    let volume = |one: &SetVolume| {
+        let suffix = if one.is_log { " (logs)" } else { "" };
+        format!("{}/{}{suffix}", one.pool, one.volume)
+    };
+    let volumes: Vec<String> = set.volumes.iter().map(volume).collect();
+    let ProtectedSet { freeze_every, freeze, keep, .. } = table;
+    let kind = if set.freeze == WantedFreeze::Nothing { "nothing" } else { &freeze.kind };
+    let list = |words: &[String]| words.join(" ");
+    let number = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
+    let of_freeze = [
+        ("every", freeze_every.clone()),
+        ("prepare", list(&freeze.prepare)),
+        ("before", list(&freeze.before)),
+        ("after", list(&freeze.after)),
+        ("finally", list(&freeze.finally)),
+        ("timeout", freeze.timeout.clone()),
+        ("user", freeze.user.clone()),
+        ("worth", freeze.worth.clone()),
+        ("mounts", list(&freeze.mounts)),
+        ("budget", freeze.budget.clone()),
+        ("uncovered", freeze.uncovered.clone()),
+    ];
+    let of_keep = [
+        ("at_least", number(keep.at_least)),
+        ("not_before", keep.not_before.clone()),
+        ("at_most", keep.at_most.clone()),
+        ("only_after", keep.only_after.clone()),
+        ("on_full", keep.on_full.clone()),
+        ("lock", keep.lock.clone()),
+    ];
+    let said = |keys: &[(&str, String)], head: &str| {
+        let said: Vec<String> = keys
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| format!("{key} {value}"))
+            .collect();
+        if said.is_empty() { String::new() } else { format!("{head}{}", said.join(", ")) }
+    };
+    format!(
+        "{}, frozen by {kind}{}: {}{}",
+        set.schedules,
+        said(&of_freeze, ", "),
+        volumes.join(", "),
+        said(&of_keep, "; keep ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protect::backup::hooks::HookPhase;
+
+    const SITE: &str = "
+        [[group]]
+        name = 'dbs'
+        [[group]]
+        name = 'logs'
+        [[group]]
+        name = 'elsewhere'
+        [[volume]]
+        name = 'store'
+        group = 'dbs'
+        [[volume]]
+        name = 'log'
+        group = 'logs'
+        [[volume]]
+        name = 'far'
+        group = 'elsewhere'
+        [[volume]]
+        name = 'folder'
+        path = '/mnt/x'
+    ";
+    const MAIL: &str = "
+        [[protect]]
+        set = 'mail'
+        volumes = ['store', 'logs/log']
+        logs = ['log']
+        schedules = ['60x1min', '24x1h', '30x1d@02:30', '24x1month']
+        zone = 'Europe/Berlin'
+        freeze_every = '2h'
+        [protect.freeze]
+        kind = 'hooks'
+        prepare = ['/etc/mail/flush']
+        before = ['/etc/mail/quiet', 'all']
+        after = ['/etc/mail/go']
+        timeout = '1500ms'
+        user = 'mail'
+        worth = 'filesystem'
+        mounts = ['/srv/mail/spool', '/srv/mail']
+        budget = '20s'
+        uncovered = 'crash'
+        [protect.keep]
+        at_least = 3
+        not_before = '7d'
+        at_most = '750d'
+        on_full = 'keep'
+        lock = '14d'
+    ";
+    const PLAIN: &str =
+        "[[protect]]\nset = 'queue'\nvolumes = ['store']\nschedules = ['24x1h']\n[protect.freeze]\n";
+
+    fn read(tables: &str) -> Result<Vec<WantedSet>, String> {
+        let site = Site::from_toml(&format!("{SITE}{tables}")).map_err(|error| error.to_string())?;
+        wanted_sets(&site, &SiteIndex::of(&site)).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_set_has_what_its_table_says() {
+        let sets = read(&format!("{MAIL}{PLAIN}")).unwrap();
+        let [mail, queue] = &sets[..] else { panic!("{sets:?}") };
+        let volume = |pool: &str, volume: &str, is_log| SetVolume {
+            pool: pool.to_owned(),
+            volume: volume.to_owned(),
+            is_log,
+        };
+        assert_eq!(mail.volumes, [volume("dbs", "store", false), volume("logs", "log", true)]);
+        assert_eq!(mail.schedules.to_string(), "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin");
+        let limit = FreezeLimit { every: Duration::from_secs(7200), has_freeze: true, has_logs: true };
+        assert_eq!(mail.freeze_limit, limit);
+        assert_eq!(mail.policy.budget(), Duration::from_secs(20));
+        assert_eq!(mail.policy.uncovered, UncoveredCut::KeepAsCrash);
+        assert_eq!((mail.keep.at_least(), mail.keep.lock_s()), (3, Some(14 * 86_400)));
+        let WantedFreeze::Here { hooks: Some(hooks), mounts } = &mail.freeze else { panic!("{mail:?}") };
+        assert_eq!(mounts, &["/srv/mail/spool", "/srv/mail"].map(PathBuf::from));
+        assert_eq!(hooks.timeout(HookPhase::Thaw), Duration::from_millis(1500));
+        assert_eq!((hooks.user.as_deref(), hooks.consistency), (Some("mail"), Consistency::Filesystem));
+        let programs = [HookPhase::Prepare, HookPhase::Freeze, HookPhase::Thaw, HookPhase::After]
+            .map(|phase| hooks.command(phase).map(HookCommand::program));
+        let expected = [Some("/etc/mail/flush"), Some("/etc/mail/quiet"), Some("/etc/mail/go"), None];
+        assert_eq!(programs, expected);
+        assert_eq!((&queue.freeze, queue.freeze_limit.has_freeze), (&WantedFreeze::Nothing, false));
+        assert_eq!(queue.policy.uncovered, UncoveredCut::KeepAsCrash, "nothing is frozen, and cuts are kept");
+        assert_eq!(queue.schedules.zone().name(), "UTC");
+    }
+
+    #[test]
+    fn wishes_that_cannot_be_done_are_refused_in_one_line() {
+        for (from, to, refusal) in [
+            (
+                "set = 'mail'",
+                "set = 'a/b'",
+                "protect \"a/b\": its backups cannot be named by this name; choose",
+            ),
+            (
+                "'store', 'logs/log'",
+                "'store', 'log', 'folder'",
+                "volume \"folder\" says no group, so it is in",
+            ),
+            ("'24x1h'", "'24'", "protect \"mail\": \"24\" is no schedule; say COUNTxPERIOD"),
+            ("'60x1min', '24x1h', '30x1d@02:30', '24x1month'", "", "no schedule is given; say one to eight"),
+            ("Europe/Berlin", "Berlin", "\"Berlin\" is no time zone"),
+            ("'2h'", "'2'", "freeze_every = \"2\" is no span; say a number and ms, s, min, h or d"),
+            ("kind = 'hooks'", "kind = 'maildb'", "freeze: kind = \"maildb\" is unknown; say \"none\""),
+            ("kind = 'hooks'", "", "freeze: prepare has no effect with kind = \"none\"; say kind"),
+            ("kind = 'hooks'", "kind = 'filesystem'", "prepare has no effect with kind = \"filesystem\""),
+            ("before = ['/etc/mail/quiet', 'all']", "", "freeze: kind = \"hooks\" needs before; name the"),
+            ("after = ['/etc/mail/go']", "", "freeze: kind = \"hooks\" needs after"),
+            ("'/etc/mail/go'", "'go'", "freeze: after: the hook \"go\" is no absolute path"),
+            ("'1500ms'", "'16s'", "freeze: timeout: a timeout of 16000 ms for hooks is impossible"),
+            ("'1500ms'", "'0s'", "timeout = \"0s\" is no span"),
+            ("'1500ms'", "'99999999999999999999s'", "is no span"),
+            ("worth = 'filesystem'", "worth = 'crash'", "worth = \"crash\" is unknown; say \"application\""),
+            ("'/srv/mail/spool', ", "'mail', ", "mounts has \"mail\", which is no absolute path"),
+            ("'/srv/mail/spool', ", "'/srv/mail', ", "mounts has \"/srv/mail\" twice"),
+            ("'20s'", "'21s'", "freeze: budget: a freeze of 21000 ms is impossible; it must be"),
+            ("'crash'", "'label'", "uncovered = \"label\" is unknown; say \"remove\" or \"crash\""),
+            ("at_least = 3", "at_least = 0", "protect \"mail\": keep: at_least = 0 is impossible"),
+            ("'750d'", "'13d'", "keep: lock = 14d and at_most = 13d cannot both be true"),
+            ("'750d'", "'500d'", "24x1month reaches back"),
+            (
+                "at_least = 3",
+                "at_least = 3\nonly_after = 'verified'",
+                "keep: only_after = \"verified\" needs a verification",
+            ),
+        ] {
+            let refused = read(&MAIL.replacen(from, to, 1)).unwrap_err();
+            assert!(refused.contains(refusal), "{from} → {to}: {refused}");
+            assert!(refused.starts_with("protect \""), "{refused}");
+        }
+        for (key, refusal) in [
+            ("mounts = ['/x']", "mounts has no effect with kind = \"none\""),
+            ("budget = '5s'", "budget has no effect with kind = \"none\""),
+            ("uncovered = 'remove'", "uncovered has no effect with kind = \"none\""),
+            ("kind = 'filesystem'", "kind = \"filesystem\" needs mounts; name the mount points"),
+        ] {
+            let refused = read(&format!("{PLAIN}{key}\n")).unwrap_err();
+            assert!(refused.contains(refusal), "{key}: {refused}");
+        }
+    }
+
+    #[test]
+    fn sets_of_other_sites_are_left_out_and_those_of_two_sites_are_named() {
+        let sets = read(
+            "[[protect]]\nset = 'here'\nvolumes = ['store', 'log']\nschedules = ['1x1d']\n\
+             [[protect]]\nset = 'there'\nvolumes = ['far']\nschedules = ['1x1d']\n\
+             [[protect]]\nset = 'both'\nvolumes = ['store', 'far']\nschedules = ['1x1d']\n",
+        );
+        let (sets, notes) = sets_of_pools(sets.unwrap(), |pool| pool != "elsewhere");
+        let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
+        assert_eq!(names, ["here"]);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(note.starts_with("protect \"both\": no backups are made, for elsewhere/far is at"), "{note}");
+    }
+
+    #[test]
+    fn whatever_a_table_says_is_among_its_words() {
+        let words = |tables: &str| {
+            let site = Site::from_toml(&format!("{SITE}{tables}")).unwrap();
+            let sets = wanted_sets(&site, &SiteIndex::of(&site)).unwrap();
+            set_texts(&site, &sets).remove(&("set", "mail".to_owned())).unwrap()
+        };
+        assert_eq!(
+            words(MAIL),
+            "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin, frozen by hooks, every 2h, prepare /etc/mail/flush, \
+             before /etc/mail/quiet all, after /etc/mail/go, timeout 1500ms, user mail, worth filesystem, mounts \
+             /srv/mail/spool /srv/mail, budget 20s, uncovered crash: dbs/store, logs/log (logs); keep at_least 3, \
+             not_before 7d, at_most 750d, on_full keep, lock 14d"
+        );
+        let values = |text: &str| -> Vec<String> {
+            let table: toml::Table = text.parse().unwrap();
+            let table = table["protect"][0].clone();
+            let mut values = Vec::new();
+            collect(&table, &mut values);
+            values
+        };
+        fn collect(value: &toml::Value, values: &mut Vec<String>) {
+            match value {
+                toml::Value::Table(table) => table.values().for_each(|value| collect(value, values)),
+                toml::Value::Array(all) => all.iter().for_each(|value| collect(value, values)),
+                toml::Value::String(text) => values.push(text.clone()),
+                other => values.push(other.to_string()),
+            }
+        }
+        let text = words(MAIL);
+        let missing: Vec<String> =
+            values(MAIL).into_iter().filter(|value| value != "mail" && !text.contains(value)).collect();
+        assert_eq!(missing, [""; 0]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Sets of volumes that are backed up together: when, how their application is brought to rest, and what stays.
+//!
+//! The daemon and the agent on the mail host read the same tables; what their texts mean is checked there.
+
+use super::is_default;
+use serde::{Deserialize, Serialize};
+
+/// A set of volumes that are backed up together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProtectedSet {
+    /// Name, unique among the sets, and no name of a schedule of snapshots: backups are named by it.
+    pub set: String,
+    /// Volumes that are cut at one moment: VOLUME or GROUP/VOLUME.
+    pub volumes: Vec<String>,
+    /// Those of them that hold logs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<String>,
+    /// Up to eight schedules, COUNTxPERIOD or COUNTxPERIOD@TIME: 60x1min, 24x1h, 30x1d@02:30, 8x1w@Sun 04:00, 24x1month.
+    pub schedules: Vec<String>,
+    /// Time zone of the schedules, by its name in the IANA database; UTC if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub zone: String,
+    /// Least time between two freezes: backups in between are of logs, or *crash*; 1h if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub freeze_every: String,
+    /// Freeze around a cut.
+    #[serde(skip_serializing_if = "is_default")]
+    pub freeze: SetFreeze,
+    /// Backups that stay beyond the counts of the schedules.
+    #[serde(skip_serializing_if = "is_default")]
+    pub keep: SetRetention,
+}
+
+/// The way in which a set's application is brought to rest around a cut.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetFreeze {
+    /// Kind of freeze: none, hooks, or filesystem; none if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Hook that prepares the freeze while work goes on: a program and its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prepare: Vec<String>,
+    /// Hook that freezes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// Hook that thaws.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// Hook that undoes the preparation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finally: Vec<String>,
+    /// Time of each hook, at most 15s; 8s if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub timeout: String,
+    /// User who runs the hooks; the agent's own if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// Worth of a cut between the hooks: application or filesystem; application if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub worth: String,
+    /// Mount points of filesystems that are frozen, an inner one before the one that it lies on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Longest freeze, at most 20s; 10s if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub budget: String,
+    /// What becomes of a cut that no freeze covers: remove, or crash to keep it as such; remove if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uncovered: String,
+}
+
+/// The backups of a set that stay beyond what its schedules want. Spans are such as 90min, 12h, 7d or 2w.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetRetention {
+    /// Number of the newest full backups that always stay; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<u32>,
+    /// Age before which no full backup is deleted.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub not_before: String,
+    /// Age at which each backup is deleted, whatever else wants it, unless it is held or locked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub at_most: String,
+    /// Backups that count for `at_least`: verified ones alone; all if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub only_after: String,
+    /// What happens when a pool is full: thin-out deletes old backups, keep lets writes fail; thin-out if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub on_full: String,
+    /// Time from its cut in which nobody can delete a backup; none if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lock: String,
+}
