@@ -293,7 +293,8 @@ impl OnlinePool {
     ///
     /// It is refused; the server does not answer.
     pub async fn cut(&self, volumes: Vec<String>, (name, note): (&str, &str)) -> Result<f64, Refusal> {
-        let body = NewSnapshotsBody { name: name.to_owned(), note: note.to_owned(), volumes };
+        let body =
+            NewSnapshotsBody { name: name.to_owned(), note: note.to_owned(), volumes, within_ms: None };
         let taken: TakenCut = self.to_its_end(Method::POST, "/v1/snapshots", Some(&body)).await?.parsed()?;
         Ok(taken.held_ms)
     }

@@ -384,7 +384,7 @@ impl OnlinePool {
             }
             _ => {
                 let volumes = rows.iter().map(|row| row.id.clone()).collect();
-                let body = NewSnapshotsBody { name: name.clone(), note, volumes };
+                let body = NewSnapshotsBody { name: name.clone(), note, volumes, within_ms: None };
                 self.send(Method::POST, &format!("/v1/pools/{}/snapshots", self.id), Some(&body)).await?
             }
         };

@@ -1,7 +1,8 @@
 //! Sets of volumes that are backed up together, as the site file has them (`docs/protect.md`).
 //!
-//! Reading order: [`wanted`] (the sets of a site file, checked).
+//! Reading order: [`wanted`] (the sets of a site file, checked), [`points`] (points of backups in the pools).
 
+pub mod points;
 pub mod wanted;
 
-pub use wanted::{SetVolume, WantedFreeze, WantedSet, wanted_sets};
+pub use wanted::{WantedFreeze, WantedSet, wanted_sets};

@@ -11,6 +11,7 @@ use protect::{
     backup_schedule::{FreezeLimit, ScheduleSet, backup_name, set_and_sequence_of},
     retention::{KeepPolicy, KeepSettings},
     schedule_mark::is_schedule_name,
+    set_keeper::{SetSettings, SetVolume},
 };
 use report::Refusal;
 use std::{
@@ -28,24 +29,9 @@ const SPAN_MS_MAX: u64 = 366 * 86_400_000;
 /// A set as it is to be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedSet {
-    pub name: String,
-    /// In the order of the file.
-    pub volumes: Vec<SetVolume>,
-    pub schedules: ScheduleSet,
-    pub keep: KeepPolicy,
-    /// Without regard to whether a full backup is there.
-    pub freeze_limit: FreezeLimit,
-    pub policy: BackupPolicy,
+    /// Its volumes are in the order of the file.
+    pub settings: SetSettings,
     pub freeze: WantedFreeze,
-}
-
-/// A volume of a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetVolume {
-    /// Name of its pool.
-    pub pool: String,
-    pub volume: String,
-    pub is_log: bool,
 }
 
 /// The way in which a set is brought to rest.
@@ -77,13 +63,14 @@ pub(crate) fn sets_of_pools(
 ) -> (Vec<WantedSet>, Vec<String>) {
     let mut notes = Vec::new();
     let is_here = |set: &WantedSet| {
-        let (here, elsewhere): (Vec<_>, Vec<_>) = set.volumes.iter().partition(|one| is_pool(&one.pool));
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            set.settings.volumes.iter().partition(|one| is_pool(&one.pool));
         if let (Some(_), Some(other)) = (here.first(), elsewhere.first()) {
             let SetVolume { pool, volume, .. } = other;
             notes.push(format!(
                 "protect {:?}: no backups are made, for {pool}/{volume} is at another site: cut each site's volumes as a set \
                  of its own",
-                set.name
+                set.settings.name
             ));
         }
         elsewhere.is_empty()
@@ -114,7 +101,11 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
         has_logs: !table.logs.is_empty(),
     };
     let policy = checked.policy(&table.freeze, &freeze)?;
-    Ok(WantedSet { name: name.clone(), volumes, schedules, keep, freeze_limit, policy, freeze })
+    let settings = SetSettings { name: name.clone(), volumes, schedules, keep, freeze_limit, policy };
+    match settings.fault() {
+        Some(fault) => Err(checked.refusal(fault, "")),
+        None => Ok(WantedSet { settings, freeze }),
+    }
 }
 
 fn keep_settings(table: &SetRetention) -> KeepSettings {
@@ -309,8 +300,9 @@ impl CheckedTable<'_> {
 /// whatever changes is shown.
 pub(crate) fn set_texts(site: &Site, sets: &[WantedSet]) -> BTreeMap<(&'static str, String), String> {
     let text = |set: &WantedSet| {
-        let table = site.sets.iter().find(|table| table.set == set.name)?;
-        Some((("set", set.name.clone()), set_text(set, table)))
+        let name = &set.settings.name;
+        let table = site.sets.iter().find(|table| table.set == *name)?;
+        Some((("set", name.clone()), set_text(set, table)))
     };
     sets.iter().filter_map(text).collect()
 }
@@ -319,9 +311,9 @@ pub(crate) fn set_texts(site: &Site, sets: &[WantedSet]) -> BTreeMap<(&'static s
 fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
     let volume = |one: &SetVolume| {
         let suffix = if one.is_log { " (logs)" } else { "" };
-        format!("{}/{}{suffix}", one.pool, one.volume)
+        format!("{one}{suffix}")
     };
-    let volumes: Vec<String> = set.volumes.iter().map(volume).collect();
+    let volumes: Vec<String> = set.settings.volumes.iter().map(volume).collect();
     let ProtectedSet { freeze_every, freeze, keep, .. } = table;
     let kind = if set.freeze == WantedFreeze::Nothing { "nothing" } else { &freeze.kind };
     let list = |words: &[String]| words.join(" ");
@@ -357,7 +349,7 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
     };
     format!(
         "{}, frozen by {kind}{}: {}{}",
-        set.schedules,
+        set.settings.schedules,
         said(&of_freeze, ", "),
         volumes.join(", "),
         said(&of_keep, "; keep ")
@@ -432,13 +424,16 @@ mod tests {
             volume: volume.to_owned(),
             is_log,
         };
-        assert_eq!(mail.volumes, [volume("dbs", "store", false), volume("logs", "log", true)]);
-        assert_eq!(mail.schedules.to_string(), "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin");
+        assert_eq!(mail.settings.volumes, [volume("dbs", "store", false), volume("logs", "log", true)]);
+        assert_eq!(
+            mail.settings.schedules.to_string(),
+            "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin"
+        );
         let limit = FreezeLimit { every: Duration::from_secs(7200), has_freeze: true, has_logs: true };
-        assert_eq!(mail.freeze_limit, limit);
-        assert_eq!(mail.policy.budget(), Duration::from_secs(20));
-        assert_eq!(mail.policy.uncovered, UncoveredCut::KeepAsCrash);
-        assert_eq!((mail.keep.at_least(), mail.keep.lock_s()), (3, Some(14 * 86_400)));
+        assert_eq!(mail.settings.freeze_limit, limit);
+        assert_eq!(mail.settings.policy.budget(), Duration::from_secs(20));
+        assert_eq!(mail.settings.policy.uncovered, UncoveredCut::KeepAsCrash);
+        assert_eq!((mail.settings.keep.at_least(), mail.settings.keep.lock_s()), (3, Some(14 * 86_400)));
         let WantedFreeze::Here { hooks: Some(hooks), mounts } = &mail.freeze else { panic!("{mail:?}") };
         assert_eq!(mounts, &["/srv/mail/spool", "/srv/mail"].map(PathBuf::from));
         assert_eq!(hooks.timeout(HookPhase::Thaw), Duration::from_millis(1500));
@@ -447,9 +442,13 @@ mod tests {
             .map(|phase| hooks.command(phase).map(HookCommand::program));
         let expected = [Some("/etc/mail/flush"), Some("/etc/mail/quiet"), Some("/etc/mail/go"), None];
         assert_eq!(programs, expected);
-        assert_eq!((&queue.freeze, queue.freeze_limit.has_freeze), (&WantedFreeze::Nothing, false));
-        assert_eq!(queue.policy.uncovered, UncoveredCut::KeepAsCrash, "nothing is frozen, and cuts are kept");
-        assert_eq!(queue.schedules.zone().name(), "UTC");
+        assert_eq!((&queue.freeze, queue.settings.freeze_limit.has_freeze), (&WantedFreeze::Nothing, false));
+        assert_eq!(
+            queue.settings.policy.uncovered,
+            UncoveredCut::KeepAsCrash,
+            "nothing is frozen, and cuts are kept"
+        );
+        assert_eq!(queue.settings.schedules.zone().name(), "UTC");
     }
 
     #[test]
@@ -515,7 +514,7 @@ mod tests {
              [[protect]]\nset = 'both'\nvolumes = ['store', 'far']\nschedules = ['1x1d']\n",
         );
         let (sets, notes) = sets_of_pools(sets.unwrap(), |pool| pool != "elsewhere");
-        let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
+        let names: Vec<&str> = sets.iter().map(|set| set.settings.name.as_str()).collect();
         assert_eq!(names, ["here"]);
         let [note] = &notes[..] else { panic!("{notes:?}") };
         assert!(note.starts_with("protect \"both\": no backups are made, for elsewhere/far is at"), "{note}");

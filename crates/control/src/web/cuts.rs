@@ -6,10 +6,10 @@ use super::{
     changing::ChangeIdentity,
     group_orders::{hold, settle_now},
     group_rows::{SettledRow, Settlement},
-    orders::{MeantVolume, SHOWN_WITHIN, order, pool_of, show_change, volume_of},
+    orders::{ChangeGuard, MeantVolume, SHOWN_WITHIN, check_time, order, pool_of, show_change, volume_of},
     problem::ApiProblem,
     rows::SnapshotRow,
-    snapshots::{NewSnapshotsBody, check_note, take},
+    snapshots::{NewSnapshotsBody, check_note, moment_within, take},
 };
 use crate::{
     journal::tokens::CallerRole,
@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use serving::pool::{group_change::cut, volume_change::VolumeRef};
 use std::{collections::BTreeMap, time::Duration};
 use utoipa::ToSchema;
+use world::Moment;
 
 /// A snapshot of volumes of several pools that was taken, or was there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -67,10 +68,11 @@ pub(super) async fn create(
     State(api): State<ApiState>,
     caller: Caller,
     identity: ChangeIdentity,
-    Json(NewSnapshotsBody { name, note, volumes }): Json<NewSnapshotsBody>,
+    Json(NewSnapshotsBody { name, note, volumes, within_ms }): Json<NewSnapshotsBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     check_note(&note)?;
+    let not_after = moment_within(&api, within_ms);
     let mut meant = Vec::new();
     let mut parts: Vec<CutPart> = Vec::new();
     for volume in &volumes {
@@ -84,10 +86,11 @@ pub(super) async fn create(
     let held_for = match &parts[..] {
         [] => return Err(ApiProblem::bad_request("volumes is empty", "name one or more")),
         [part] => {
-            take(&api, &part.pool, (part.volumes.clone(), name, note), identity).await?;
+            let guard = ChangeGuard::new(identity).by(not_after);
+            take(&api, &part.pool, (part.volumes.clone(), name, note), guard).await?;
             Duration::ZERO
         }
-        _ => take_in_all(&api, parts, (name, note), identity).await?,
+        _ => take_in_all(&api, parts, (name, note, not_after), identity).await?,
     };
     let mut snapshots = Vec::new();
     for volume in &meant {
@@ -101,7 +104,7 @@ pub(super) async fn create(
 async fn take_in_all(
     api: &ApiState,
     parts: Vec<CutPart>,
-    (name, note): (String, String),
+    (name, note, not_after): (String, String, Option<Moment>),
     identity: ChangeIdentity,
 ) -> Result<Duration, ApiProblem> {
     let pools: Vec<PoolHandle> = parts.iter().map(|part| part.pool.clone()).collect();
@@ -121,6 +124,7 @@ async fn take_in_all(
         let volumes = by_pool.get(&served.pool.id()).cloned().unwrap_or_default();
         let (name, note) = (name.clone(), note.clone());
         Box::pin(async move {
+            check_time(served.world.now(), not_after)?;
             let on = served.exports.changeable().with_identity(identity.uuid);
             let held = cut(&on, &volumes, (&name, &note), part).await?;
             Ok((held, served.pool.catalogue_revision()))

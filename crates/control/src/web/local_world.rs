@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use world::{LocalFuture, WallTime, World, real::HostInstant};
+use world::{LocalFuture, Moment, WallTime, World, real::HostInstant};
 
 /// A world that may be sent, and is used on its own thread alone: elsewhere its methods panic.
 #[derive(Clone)]
@@ -32,6 +32,10 @@ impl LocalWorld {
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + 'static) {
         // It goes on when its handle is dropped.
         self.0.get().spawn(name, task);
+    }
+
+    pub fn now(&self) -> Moment {
+        self.0.get().now()
     }
 
     /// Seconds since 1970, UTC.

@@ -31,7 +31,7 @@ use serving::{
     uuid::parse_uuid,
 };
 use std::{rc::Rc, time::Duration};
-use world::{LocalFuture, with_deadline};
+use world::{LocalFuture, Moment, with_deadline};
 
 /// Time for a view to show a change.
 pub(super) const SHOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -206,6 +206,8 @@ pub(super) struct ChangeGuard {
     expected: Option<(VolumeId, ExpectedTags)>,
     /// The volume that is to be created: one that is the same will do.
     same: Option<NewVolumeBody>,
+    /// An order that its pool takes up later is refused.
+    not_after: Option<Moment>,
 }
 
 /// The end of a change.
@@ -217,7 +219,17 @@ pub(super) enum ChangeEnd {
 
 impl ChangeGuard {
     pub fn new(identity: ChangeIdentity) -> Self {
-        Self { identity, expected: None, same: None }
+        Self { identity, expected: None, same: None, not_after: None }
+    }
+
+    /// The UUID of what the change makes.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.identity.uuid
+    }
+
+    /// The same, while there is time.
+    pub fn by(self, not_after: Option<Moment>) -> Self {
+        Self { not_after, ..self }
     }
 
     /// Of a volume that is to be created.
@@ -299,6 +311,7 @@ pub(super) async fn change(
                 return Ok((ChangeEnd::Before(volume), served.pool.catalogue_revision()));
             }
             guard.check_expected(&served, &place)?;
+            check_time(served.world.now(), guard.not_after)?;
             let on = served.exports.changeable().with_identity(guard.identity.uuid);
             let done = perform(&change, &on).await;
             served.show_changes();
@@ -308,6 +321,18 @@ pub(super) async fn change(
     let (done, revision) = done.await?;
     show_change(api, pool, revision).await;
     Ok(done)
+}
+
+/// Refuses an order that came later than its caller can use: an application may have been frozen for it, and works again.
+pub(super) fn check_time(now: Moment, not_after: Option<Moment>) -> Result<(), Refusal> {
+    match not_after.filter(|not_after| now > *not_after) {
+        None => Ok(()),
+        Some(not_after) => {
+            let late_ms = now.since(not_after).as_millis();
+            let problem = format!("the order came {late_ms} ms too late, and nothing was done");
+            Err(Refusal::new(problem, "ask again, with more time or when the pools are less busy"))
+        }
+    }
 }
 
 /// Waits until a pool's view shows a revision of its catalogue, [`SHOWN_WITHIN`] at most: a view that is late shows it later.

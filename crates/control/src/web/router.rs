@@ -6,8 +6,8 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    initiators, jobs, metrics, notifiers, pools, power, schedules, sessions, site, snapshots, space, targets,
-    tokens, transfers, uses, volumes,
+    initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, site, snapshots, space,
+    targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -110,6 +110,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(snapshots::create_of_volumes))
         .routes(routes!(snapshots::delete))
         .routes(routes!(differences::show))
+        .routes(routes!(points::list))
         .routes(routes!(cuts::create))
         .routes(routes!(cuts::settle_pools))
         .routes(routes!(groups::list, groups::create))

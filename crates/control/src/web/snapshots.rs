@@ -23,7 +23,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use protect::ScheduleMark;
+use protect::{ScheduleMark, catalogue::PointNote};
 use serde::{Deserialize, Serialize};
 use serving::{
     pool::volume_change::{SnapshotRef, VolumeChange, VolumeRef},
@@ -31,6 +31,7 @@ use serving::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use utoipa::{IntoParams, ToSchema};
+use world::Moment;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +71,11 @@ pub struct NewSnapshotsBody {
     /// UUIDs of the volumes.
     #[schema(min_items = 1)]
     pub volumes: Vec<String>,
+    /// Milliseconds, from the request's arrival on, within which the pools must begin: an application waits. None begins
+    /// later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub within_ms: Option<u64>,
 }
 
 /// Lists the snapshots of a volume, oldest first.
@@ -164,7 +170,8 @@ pub(super) async fn create(
         let status = if is_own { StatusCode::CREATED } else { StatusCode::OK };
         return Ok((status, Json(row)).into_response());
     }
-    let taken = take(&api, &meant.pool, (vec![meant.id()], body.name, body.note), identity).await?;
+    let taken =
+        take(&api, &meant.pool, (vec![meant.id()], body.name, body.note), ChangeGuard::new(identity)).await?;
     let row = rows(&api, &meant).await?.into_iter().find(|row| row.id == taken);
     let row = row.ok_or_else(|| ApiProblem::not_found("the snapshot was taken, and is gone already"))?;
     Ok((StatusCode::CREATED, Json(row)).into_response())
@@ -180,10 +187,11 @@ pub(super) async fn create_of_volumes(
     caller: Caller,
     identity: ChangeIdentity,
     Path(pool): Path<String>,
-    Json(NewSnapshotsBody { name, note, volumes }): Json<NewSnapshotsBody>,
+    Json(NewSnapshotsBody { name, note, volumes, within_ms }): Json<NewSnapshotsBody>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     check_note(&note)?;
+    let not_after = moment_within(&api, within_ms);
     let pool = pool_of(&api, &caller, &pool)?;
     let mut meant = Vec::new();
     for volume in &volumes {
@@ -198,12 +206,18 @@ pub(super) async fn create_of_volumes(
         return Err(ApiProblem::bad_request("volumes is empty", "name one or more"));
     }
     let ids = meant.iter().map(MeantVolume::id).collect();
-    let taken = take(&api, &pool, (ids, name, note), identity).await?;
+    let guard = ChangeGuard::new(identity).by(not_after);
+    let taken = take(&api, &pool, (ids, name, note), guard).await?;
     let mut snapshots = Vec::new();
     for volume in &meant {
         snapshots.extend(rows(&api, volume).await?.into_iter().filter(|row| row.id == taken));
     }
     Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, space_as_of: None, next: None })).into_response())
+}
+
+fn is_of_set(row: &SnapshotRow, set: &str) -> bool {
+    let note = PointNote::decode(row.note.as_deref().unwrap_or_default().as_bytes());
+    matches!(note, Ok(Some(note)) if note.set.to_string() == set)
 }
 
 /// Refuses a note by which a schedule knows its own snapshots: it would prune this one, and count it.
@@ -217,30 +231,45 @@ pub(super) fn check_note(note: &str) -> Result<(), ApiProblem> {
     }
 }
 
+/// The moment until which pools may begin.
+pub(super) fn moment_within(api: &ApiState, within_ms: Option<u64>) -> Option<Moment> {
+    // Nobody waits for a year.
+    within_ms.map(|ms| api.world.now() + Duration::from_millis(ms.min(366 * 86_400_000)))
+}
+
 /// Returns the UUID of the snapshot.
 pub(super) async fn take(
     api: &ApiState,
     pool: &PoolHandle,
     (volumes, name, note): (Vec<VolumeId>, String, String),
-    identity: ChangeIdentity,
+    guard: ChangeGuard,
 ) -> Result<String, ApiProblem> {
     let volumes = volumes.into_iter().map(VolumeRef::Id).collect();
     let wanted = VolumeChange::Snapshot { volumes, name, note };
-    change(api, pool, "take snapshot", (wanted, ChangeGuard::new(identity))).await?;
-    Ok(SnapshotId(identity.uuid).to_string())
+    let uuid = guard.uuid();
+    change(api, pool, "take snapshot", (wanted, guard)).await?;
+    Ok(SnapshotId(uuid).to_string())
 }
 
-/// Deletes a snapshot that is not served.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotOwner {
+    /// Identity of a set, as in the notes of its backups: a snapshot that is none of this set's is not deleted.
+    set: Option<String>,
+}
+
+/// Deletes a snapshot that is not served. Takes the role admin; operate if it is of the backups of the set that is named.
 #[utoipa::path(delete, path = "/v1/volumes/{volume}/snapshots/{snapshot}", tag = "snapshots",
-    params(("volume" = String, Path, description = "UUID"), ("snapshot" = String, Path, description = "UUID")),
+    params(("volume" = String, Path, description = "UUID"), ("snapshot" = String, Path, description = "UUID"), SnapshotOwner),
     responses((status = 204, description = "It is gone"), (status = "default", response = ApiProblem)))]
 pub(super) async fn delete(
     State(api): State<ApiState>,
     caller: Caller,
     (identity, first_seen): (ChangeIdentity, FirstSeen),
     Path((volume, snapshot)): Path<(String, String)>,
+    Query(SnapshotOwner { set }): Query<SnapshotOwner>,
 ) -> Result<StatusCode, ApiProblem> {
-    caller.need(CallerRole::Admin)?;
+    caller.need(if set.is_some() { CallerRole::Operate } else { CallerRole::Admin })?;
     let meant = volume_of(&api, &caller, &volume)?;
     let known = rows(&api, &meant).await?;
     let is_known = |id: &[u8; 16]| known.iter().any(|row| row.id == SnapshotId(*id).to_string());
@@ -249,6 +278,14 @@ pub(super) async fn delete(
         let missing = ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"));
         return gone_before(&api, (identity, &first_seen), missing);
     };
+    let is_other =
+        |row: &&SnapshotRow, set: &str| row.id == SnapshotId(id).to_string() && !is_of_set(row, set);
+    if let Some(set) = &set
+        && let Some(other) = known.iter().find(|row| is_other(row, set))
+    {
+        let problem = format!("snapshot {} is of no backup of the set {set}", other.name);
+        return Err(ApiProblem::bad_request(problem, "leave set out, as an administrator"));
+    }
     let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(SnapshotId(id)));
     let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };
     change(&api, &meant.pool, "delete snapshot", (wanted, ChangeGuard::new(identity))).await?;

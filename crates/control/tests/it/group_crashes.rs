@@ -170,7 +170,7 @@ impl Caller {
             }
             4 => {
                 let (volumes, note) = (shown.volumes.iter().rev().cloned().collect(), key.clone());
-                let body = NewSnapshotsBody { name: name.clone(), note, volumes };
+                let body = NewSnapshotsBody { name: name.clone(), note, volumes, within_ms: None };
                 (Method::POST, ChangeKind::Cut(name), "", json(&body))
             }
             5 | 6 => {
@@ -507,7 +507,12 @@ fn cuts_of_the_same_pools_in_opposite_order_do_not_wait_for_each_other() {
                 if number % 2 == 1 {
                     volumes.reverse();
                 }
-                let body = NewSnapshotsBody { name: format!("c{number}"), note: String::new(), volumes };
+                let body = NewSnapshotsBody {
+                    name: format!("c{number}"),
+                    note: String::new(),
+                    volumes,
+                    within_ms: None,
+                };
                 let client = Rc::clone(&client);
                 world.spawn("cut", async move {
                     client.send(Method::POST, "/v1/snapshots", json(&body), &[]).await.map_err(said)
@@ -573,6 +578,7 @@ fn a_pool_that_is_busy_or_has_stopped_is_named_and_the_other_one_goes_on() {
             name: "b".to_owned(),
             note: String::new(),
             volumes: group.parts.iter().flat_map(|part| &part.volumes).map(|row| row.id.clone()).collect(),
+            within_ms: None,
         };
         let reply = client.send(Method::POST, "/v1/snapshots", json(&cut), &[]).await.map_err(said)?;
         assert_eq!((reply.status, reply.body.contains("busy")), (503, true), "{reply:?}");

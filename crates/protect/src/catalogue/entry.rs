@@ -141,8 +141,15 @@ pub struct EvidenceLine {
 pub struct CutPoint {
     pub pool: String,
     pub volume: String,
-    /// Identity of the point in its pool.
+    /// Identity of the point in its pool, whatever its volume is called.
     pub id: String,
+}
+
+impl CutPoint {
+    /// True if both are one point. Its volume may have another name now.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.pool == other.pool && self.id == other.id
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -175,7 +175,10 @@ fn miss_points(
     let left = points.map(|points| points.points).unwrap_or_default();
     let has_answered =
         |pool: &str| asked.contains(pool) || planted_keeping::is(KeepingBug::SilentPoolIsEmpty);
-    let gone = row.points.iter().filter(|point| has_answered(&point.pool) && !left.contains(point));
+    let gone = row
+        .points
+        .iter()
+        .filter(|point| has_answered(&point.pool) && !left.iter().any(|left| left.is_same(point)));
     let gone: Vec<String> = gone.map(|point| format!("{}/{}", point.pool, point.volume)).collect();
     if gone.is_empty() {
         return None;

@@ -46,7 +46,7 @@ impl SetSettings {
             return Some(format!("{volume} is named twice"));
         }
         if self.volumes.iter().all(|volume| volume.is_log) {
-            return Some("all its volumes hold logs alone; name a volume that logs bring forward".to_owned());
+            return Some("all its volumes hold logs alone; name one that logs bring forward".to_owned());
         }
         let is_never_frozen = self.schedules.schedules().iter().all(|schedule| schedule.period().is_close());
         if self.freeze_limit.has_freeze && is_never_frozen {

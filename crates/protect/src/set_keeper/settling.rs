@@ -109,7 +109,8 @@ impl SetKeeper {
     fn uses_of(&self, answer: &PoolsAnswer) -> BTreeMap<u64, PointUse> {
         let is_used = |point: &CutPoint| {
             let is_silent = !answer.asked.contains(&point.pool);
-            (is_silent || answer.in_use.contains(point)) && !planted_keeping::is(KeepingBug::UseIgnored)
+            (is_silent || answer.in_use.iter().any(|used| used.is_same(point)))
+                && !planted_keeping::is(KeepingBug::UseIgnored)
         };
         let rows = self.catalogue().live();
         rows.map(|(number, row)| {
