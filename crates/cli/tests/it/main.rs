@@ -60,6 +60,7 @@ mod pool_verbs;
 mod pools;
 mod pristine;
 mod process_limits;
+mod protect_run;
 mod qemu_io;
 mod raw_initiator;
 mod records;

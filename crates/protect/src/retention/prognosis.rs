@@ -78,6 +78,8 @@ fn row(
         moments.extend(&wanted);
         let oldest_s = then.0 - wanted.iter().min().copied().unwrap_or(then.0);
         schedules.push(ScheduleOutlook { period, count: wanted.len() as u64, oldest_s });
+        let lock_s = policy.lock_s().unwrap_or(0);
+        moments.extend(future().take_while(|moment| then.0 - moment < lock_s));
         if !period.is_close() {
             let young = |moment: &i64| then.0 - moment < policy.not_before_s();
             moments.extend(
@@ -156,6 +158,14 @@ mod tests {
         assert_eq!(rows[0].bytes_max, Some(23 * 3600 * 1_000_000));
         // After a year the oldest is of 1 December, 00:00 in Berlin.
         assert_eq!(rows[2].oldest_s, 366 * DAY_S - (2 * DAY_S + 13 * 3600));
+    }
+
+    #[test]
+    fn locks_keep_more_than_counts() {
+        let set = ScheduleSet::parse(&["60x1min"], "UTC").unwrap();
+        let settings = KeepSettings { lock: Some("2h".to_owned()), ..KeepSettings::default() };
+        let rows = prognosis(&set, &KeepPolicy::new(&settings).unwrap(), &[], NOW, None);
+        assert_eq!(rows.iter().map(|row| row.backups).collect::<Vec<_>>(), [120, 120, 120]);
     }
 
     #[test]

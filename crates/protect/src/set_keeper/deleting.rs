@@ -89,6 +89,7 @@ impl SetKeeper {
     ) -> Result<(), CatalogueFileError> {
         let row = self.catalogue().row(number).expect("it exists");
         let (points, name) = (row.points.clone(), row.start.name.clone());
+        let is_full = row.start.kind.is_full();
         let deletion = BackupDeletion { backup: number, rule, by: by.to_owned() };
         if planted_keeping::is(KeepingBug::PointsBeforeDeleting) {
             let _ = self.pools.remove(points.clone()).await;
@@ -100,7 +101,9 @@ impl SetKeeper {
                 let text = format!("{name} is deleted: {why}");
                 match rule {
                     DeletionRule::ThinnedOut => self.said.warn(text),
-                    _ => self.said.note(text),
+                    _ if is_full => self.said.note(text),
+                    // As many come by the minute: the catalogue has them.
+                    _ => {}
                 }
             }
             Err(error) => {

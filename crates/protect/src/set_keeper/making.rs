@@ -109,7 +109,10 @@ impl SetKeeper {
                 let cut = self.cut_of(start, outcome, label, cutter.points.borrow().clone());
                 let word = cut.label;
                 self.append(CatalogueEntry::Cut(cut))?;
-                self.said.note(made_text(start, label, &problems));
+                // Those between two full ones come by the minute: the catalogue has them.
+                if start.kind.is_full() || !problems.is_empty() {
+                    self.said.note(made_text(start, label, &problems));
+                }
                 self.said.set(SetProblem::Failing, None);
                 Some(word)
             }

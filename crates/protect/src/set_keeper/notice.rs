@@ -9,7 +9,7 @@ pub enum SetProblem {
     Failing,
     /// A pool does not answer, and something depends on it.
     Waiting,
-    /// Points of backups that no catalogue has, and that lack points.
+    /// Points that this catalogue does not have, and does not take: backups that lack points, or of another catalogue.
     Strays,
     /// Points that were to be removed are left.
     Left,

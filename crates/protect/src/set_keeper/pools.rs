@@ -34,6 +34,8 @@ pub struct PoolsAnswer {
     pub asked: BTreeSet<String>,
     /// The others, with the reasons.
     pub silent: BTreeMap<String, String>,
+    /// Points of sets with the same name and another catalogue, by that catalogue's identity.
+    pub of_others: BTreeMap<String, usize>,
 }
 
 /// A cut, and what the pools keep with each of its points.

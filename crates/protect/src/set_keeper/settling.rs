@@ -28,6 +28,13 @@ impl SetKeeper {
         for repair in repairs {
             self.repair(repair, &answer, &mut open).await?;
         }
+        open.strays.extend(answer.of_others.iter().map(|(id, count)| {
+            let name = &self.settings.name;
+            format!(
+                "{count} points are of another catalogue of a set called {name} ({id}): none of them counts or goes here; \
+                 bring that catalogue back, or delete them"
+            )
+        }));
         self.uses = self.uses_of(&answer);
         self.note_settled(open.waits.is_empty() && open.left.is_empty());
         let text = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join("; "));

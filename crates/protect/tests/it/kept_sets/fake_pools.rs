@@ -182,7 +182,7 @@ impl BackupPools for FakePools {
             };
             let found = points.iter().filter(is_of_set).cloned().collect();
             let in_use = place.in_use.borrow().clone();
-            PoolsAnswer { found, in_use, asked, silent }
+            PoolsAnswer { found, in_use, asked, silent, of_others: BTreeMap::new() }
         })
     }
 

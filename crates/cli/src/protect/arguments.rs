@@ -1,0 +1,65 @@
+//! Arguments of `spindle protect`.
+
+use crate::server::place::ServerAddress;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle protect run site.toml --server https://array:7780 --token-file agent.token
+  spindle protect run site.toml --server https://array:7780 --token-file agent.token --dry-run
+
+docs/protect.md says how sets are described and what the labels of backups mean.")]
+pub struct ProtectArguments {
+    #[command(subcommand)]
+    pub verb: ProtectVerb,
+
+    #[command(flatten)]
+    pub address: ServerAddress,
+
+    /// Print the answer as JSON on standard output; everything else goes to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum ProtectVerb {
+    /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
+    Run(ProtectRunArguments),
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle protect run site.toml --server https://array:7780 --token-file agent.token
+  spindle protect run site.toml --set mail --once      for a timer: make what is due, and end
+  spindle protect run site.toml --dry-run              what would be made and deleted, and what will exist
+
+It keeps the sets of the site file that hooks or filesystems of this host freeze; the server of the pools keeps the others by \
+itself. The token has the role operate. Freezing filesystems needs root; hooks run as the set's user. If this process dies, \
+filesystems thaw, and shipped hooks thaw their applications at the deadline; after a start it goes on with its catalogue.
+
+With --json each line of standard output is an object: an event, or with --dry-run an outlook.
+
+Exits with 0 after SIGINT, SIGTERM or --once, with 1 if with --once a backup failed, and with 2 if it cannot begin.")]
+pub struct ProtectRunArguments {
+    /// The site file
+    #[arg(value_name = "SITE.TOML")]
+    pub site: PathBuf,
+
+    /// Only this set (repeatable)
+    #[arg(long = "set", value_name = "SET")]
+    pub sets: Vec<String>,
+
+    /// Folder of the catalogues, on a filesystem that no set freezes
+    /// [default: $STATE_DIRECTORY/sets, /var/lib/spindle/sets for root, ~/.local/state/spindle/sets for others]
+    #[arg(long, value_name = "FOLDER")]
+    pub catalogues: Option<PathBuf>,
+
+    /// Make what is due now, and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Change nothing: show what would be made and deleted now, and what will exist after a day, a month and a year
+    #[arg(long, conflicts_with = "once")]
+    pub dry_run: bool,
+}

@@ -1,0 +1,26 @@
+//! `spindle protect`: sets of volumes that are backed up together.
+//!
+//! Reading order: `arguments`, then `run` (the agent that keeps sets on a mail host) with `server_pools` (a server's pools, as
+//! the keeper of a set asks them), `application` (what is frozen) and `outlook` (what would be made and deleted).
+
+mod application;
+pub mod arguments;
+mod outlook;
+mod run;
+mod server_pools;
+
+use crate::{console::Console, exit_status::ExitStatus};
+use arguments::{ProtectArguments, ProtectVerb};
+use report::Refusal;
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+/// Runs the verb to its end.
+pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(arguments.json, false);
+    real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
+        ProtectVerb::Run(run) => run::run(&world, run, &arguments.address, &console).await,
+    })
+}
