@@ -3,8 +3,8 @@
 //! Invariants:
 //!
 //! 1. What cannot be seen stays as it was: the drives of a pool that is not open, and everything while the server starts, or power is low.
-//! 2. Conditions that others raise and clear (`TOLD_TOPICS`) are left alone, but for those of pools, schedules and notifiers that
-//!    are gone.
+//! 2. Conditions that others raise and clear (`TOLD_TOPICS`) are left alone, but for those of pools, schedules, sets and notifiers
+//!    that are gone.
 //! 3. After a restart, what needs time to be known stays open for that time (`SLOWLY_SEEN`).
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     dr::LinkView,
     events::{DaemonEventLog, NumberedEvent, SOURCE},
+    sets::keeper::is_topic_of_sets,
     site::{
         handle::{PoolHandle, SiteView},
         power::SitePower,
@@ -166,6 +167,7 @@ impl ConditionEvaluator {
                 !is_known(&open.pool) || (seen.contains(&open.pool) && !drives.contains(&open.subject))
             }
             "schedule" => !is_known(&open.pool) || !has_schedule(&open.pool, &open.subject),
+            topic if is_topic_of_sets(topic) => !watched.sets.contains(&open.subject),
             "notifier" | "receiver" => !is_notifier(&open.subject),
             "journal" => !log.is_touched(&open.id),
             topic if TOLD_TOPICS.contains(&topic) => false,
