@@ -12,8 +12,8 @@
 
 use super::{
     catalogues::CatalogueFiles,
-    kept_set::{KeptSet, SetAnswer, SetKeeping, SetOrder, SetOrderRefusal, SetOrders, SetRequest},
     pools::SitePools,
+    served_set::{ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders, SetRequest},
     wanted::{WantedFreeze, WantedSet},
 };
 use crate::{
@@ -61,7 +61,7 @@ pub(crate) fn is_topic_of_sets(topic: &str) -> bool {
 /// Keeps the sets of a site.
 pub(crate) struct SetFlows {
     wanted: watch::Sender<Arc<Vec<WantedSet>>>,
-    shown: watch::Sender<Arc<Vec<KeptSet>>>,
+    shown: watch::Sender<Arc<Vec<ServedSet>>>,
     running: Option<JoinHandle<()>>,
 }
 
@@ -76,7 +76,7 @@ impl SetFlows {
     }
 
     /// The sets, for other threads.
-    pub fn shown(&self) -> watch::Receiver<Arc<Vec<KeptSet>>> {
+    pub fn shown(&self) -> watch::Receiver<Arc<Vec<ServedSet>>> {
         self.shown.subscribe()
     }
 
@@ -116,13 +116,13 @@ struct Surroundings {
 
 /// What others see of the sets.
 struct SetBoard {
-    shown: watch::Sender<Arc<Vec<KeptSet>>>,
+    shown: watch::Sender<Arc<Vec<ServedSet>>>,
     /// By name; the order of the file is that of the list.
-    sets: RefCell<Vec<KeptSet>>,
+    sets: RefCell<Vec<ServedSet>>,
 }
 
 impl SetBoard {
-    fn change(&self, change: impl FnOnce(&mut Vec<KeptSet>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<ServedSet>)) {
         change(&mut self.sets.borrow_mut());
         self.shown.send_replace(Arc::new(self.sets.borrow().clone()));
     }
@@ -131,7 +131,7 @@ impl SetBoard {
     fn show(&self, set: &str, new_view: Option<SetView>, new_problem: Option<String>) {
         self.change(|sets| {
             let known = sets.iter_mut().find(|known| known.wanted.settings.name == set);
-            if let Some(KeptSet { keeping: SetKeeping::Server { view, problem, .. }, .. }) = known {
+            if let Some(ServedSet { keeping: SetKeeping::Server { view, problem, .. }, .. }) = known {
                 if new_view.is_some() {
                     *view = new_view;
                 }
@@ -181,7 +181,7 @@ async fn supervise(around: Surroundings, mut wanted: watch::Receiver<Arc<Vec<Wan
                 WantedFreeze::Here { .. } => SetKeeping::Agent,
                 WantedFreeze::Nothing => around.keep(set, &mut running),
             };
-            shown.push(KeptSet { wanted: set.clone(), keeping });
+            shown.push(ServedSet { wanted: set.clone(), keeping });
         }
         around.board.change(|sets| *sets = shown);
         if wanted.changed().await.is_err() {
@@ -247,7 +247,7 @@ struct SetFlow {
 }
 
 /// The reason why a flow wakes.
-enum Wake {
+enum FlowWake {
     Time,
     Settings,
     Request(SetRequest),
@@ -256,7 +256,7 @@ enum Wake {
 }
 
 /// The end of a keeper.
-enum KeeperEnd {
+enum FlowEnd {
     Stopped,
     /// Its catalogue cannot be written.
     Failed(String),
@@ -268,8 +268,8 @@ impl SetFlow {
             let problem = match self.open() {
                 Err(problem) => problem,
                 Ok(keeper) => match self.keep(keeper).await {
-                    KeeperEnd::Stopped => return,
-                    KeeperEnd::Failed(problem) => problem,
+                    FlowEnd::Stopped => return,
+                    FlowEnd::Failed(problem) => problem,
                 },
             };
             self.say_not_kept(&problem);
@@ -294,23 +294,23 @@ impl SetFlow {
     }
 
     /// Keeps the set until it is to end, or the catalogue fails.
-    async fn keep(&mut self, mut keeper: SetKeeper) -> KeeperEnd {
+    async fn keep(&mut self, mut keeper: SetKeeper) -> FlowEnd {
         loop {
             let look = match with_deadline(self.stopping(), Box::pin(keeper.look())).await {
-                None => return KeeperEnd::Stopped,
+                None => return FlowEnd::Stopped,
                 Some(look) => look,
             };
             self.say(&mut keeper);
             let wait = match look {
                 Ok(KeeperLook { wait, .. }) => wait,
-                Err(error) => return KeeperEnd::Failed(error.to_string()),
+                Err(error) => return FlowEnd::Failed(error.to_string()),
             };
             self.show(&keeper);
             match self.wake(wait).await {
-                Wake::Time => {}
-                Wake::Settings => self.change(&mut keeper),
-                Wake::Stop => return KeeperEnd::Stopped,
-                Wake::Request(request) => {
+                FlowWake::Time => {}
+                FlowWake::Settings => self.change(&mut keeper),
+                FlowWake::Stop => return FlowEnd::Stopped,
+                FlowWake::Request(request) => {
                     // A change of the file before the order counts for it.
                     if self.settings.has_changed().unwrap_or(false) {
                         self.change(&mut keeper);
@@ -332,19 +332,19 @@ impl SetFlow {
         })
     }
 
-    async fn wake(&mut self, wait: Duration) -> Wake {
+    async fn wake(&mut self, wait: Duration) -> FlowWake {
         let Self { around, settings, requests, .. } = self;
         let sooner = async {
             match with_deadline(async { drop(settings.changed().await) }, requests.recv()).await {
-                None => Wake::Settings,
-                Some(Some(request)) => Wake::Request(request),
+                None => FlowWake::Settings,
+                Some(Some(request)) => FlowWake::Request(request),
                 // The board has a sender as long as the set is kept.
-                Some(None) => Wake::Stop,
+                Some(None) => FlowWake::Stop,
             }
         };
         let wake = with_deadline(around.world.sleep(wait), sooner).await;
-        match wake.unwrap_or(Wake::Time) {
-            Wake::Settings if settings.has_changed().is_err() => Wake::Stop,
+        match wake.unwrap_or(FlowWake::Time) {
+            FlowWake::Settings if settings.has_changed().is_err() => FlowWake::Stop,
             wake => wake,
         }
     }
@@ -356,7 +356,7 @@ impl SetFlow {
     }
 
     /// Follows an order of a person. Returns the end of the keeper, if it is one.
-    async fn follow(&mut self, keeper: &mut SetKeeper, request: SetRequest) -> Option<KeeperEnd> {
+    async fn follow(&mut self, keeper: &mut SetKeeper, request: SetRequest) -> Option<FlowEnd> {
         let SetRequest { order, by, answer } = request;
         let following = async {
             match order {
@@ -372,11 +372,11 @@ impl SetFlow {
         };
         let followed = with_deadline(self.stopping(), Box::pin(following)).await;
         // Dropping the answer says that its end is not known.
-        let Some(followed) = followed else { return Some(KeeperEnd::Stopped) };
+        let Some(followed) = followed else { return Some(FlowEnd::Stopped) };
         self.say(keeper);
         self.show(keeper);
         let (answered, end) = match followed {
-            Ok((number, None)) => (Ok(SetAnswer { number, view: keeper.view() }), None),
+            Ok((number, None)) => (Ok(SetOrderAnswer { number, view: keeper.view() }), None),
             Ok((_, Some(problems))) => {
                 let problem = format!("set {}: no backup was made: {problems}", self.name);
                 (Err(SetOrderRefusal::NotNow(Refusal::new(problem, "try again when that is over"))), None)
@@ -388,14 +388,14 @@ impl SetFlow {
         end
     }
 
-    fn refused(&self, error: PersonRefusal) -> (Result<SetAnswer, SetOrderRefusal>, Option<KeeperEnd>) {
+    fn refused(&self, error: PersonRefusal) -> (Result<SetOrderAnswer, SetOrderRefusal>, Option<FlowEnd>) {
         let refusal = Refusal::new(format!("set {}: {error}", self.name), "");
         match error {
             PersonRefusal::Unknown(_) => (Err(SetOrderRefusal::Unknown(refusal)), None),
             PersonRefusal::Wrong { .. } => (Err(SetOrderRefusal::Refused(refusal)), None),
             PersonRefusal::UnderWay(_) => (Err(SetOrderRefusal::NotNow(refusal)), None),
             PersonRefusal::Catalogue(error) => {
-                (Err(SetOrderRefusal::NotNow(refusal)), Some(KeeperEnd::Failed(error.to_string())))
+                (Err(SetOrderRefusal::NotNow(refusal)), Some(FlowEnd::Failed(error.to_string())))
             }
         }
     }
@@ -441,9 +441,9 @@ impl SetFlow {
         loop {
             let left = until.since(self.around.world.now());
             match self.wake(left).await {
-                Wake::Time | Wake::Settings => return Some(()),
-                Wake::Stop => return None,
-                Wake::Request(request) => {
+                FlowWake::Time | FlowWake::Settings => return Some(()),
+                FlowWake::Stop => return None,
+                FlowWake::Request(request) => {
                     let refusal = Refusal::new(
                         format!("set {} is not kept now: {problem}", self.name),
                         "see the server's messages",

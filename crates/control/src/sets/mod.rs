@@ -2,16 +2,16 @@
 //! on the mail host keeps the others, and asks the API for what this server's keepers ask the pools themselves.
 //!
 //! Reading order: [`wanted`] (the sets of a site file, checked), [`points`] (points of backups in the pools), `pools` (what a
-//! keeper asks of them), [`catalogues`] (files of the state folder), [`kept_set`] (what others see, and their orders),
+//! keeper asks of them), [`catalogues`] (files of the state folder), [`served_set`] (what others see, and their orders),
 //! [`keeper`] (the flows).
 
 pub mod catalogues;
 pub mod keeper;
-pub mod kept_set;
 pub mod points;
 mod pools;
+pub mod served_set;
 pub mod wanted;
 
 pub use catalogues::{CatalogueFiles, FolderCatalogues};
-pub use kept_set::{KeptSet, SetAnswer, SetKeeping, SetOrder, SetOrderRefusal, SetOrders};
+pub use served_set::{ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders};
 pub use wanted::{WantedFreeze, WantedSet, wanted_sets};

@@ -11,7 +11,7 @@ use super::points::{PointsRefusal, points_in};
 use crate::{
     order::{ANSWER_WITHIN, check_time},
     planted::{self, SetBug},
-    several_pools::{CutPart, GATHER_MAX, PartsRefusal, SharedCut, settle, take_in_all},
+    several_pools::{GATHER_MAX, PartsRefusal, SharedCut, SharedCutPart, settle, take_in_all},
     site::handle::{PoolHandle, SiteHandle, SiteView},
 };
 use array::format::{SnapshotId, VolumeId};
@@ -180,7 +180,7 @@ impl Shared {
 
     async fn cut_in_one(
         &self,
-        part: &CutPart,
+        part: &SharedCutPart,
         wanted: &WantedCut,
         (uuid, deadline): ([u8; 16], Moment),
     ) -> StepResult {
@@ -202,7 +202,7 @@ impl Shared {
 
     async fn cut_in_all(
         &self,
-        parts: &[CutPart],
+        parts: &[SharedCutPart],
         wanted: &WantedCut,
         (uuid, deadline): ([u8; 16], Moment),
     ) -> StepResult {
@@ -305,8 +305,8 @@ fn late() -> String {
 }
 
 /// The volumes of a cut, by pool. Views are a second old at most; one that does not know a volume yet refuses the cut.
-fn parts_of(site: &SiteView, wanted: &WantedCut) -> Result<Vec<CutPart>, StepError> {
-    let mut parts: Vec<CutPart> = Vec::new();
+fn parts_of(site: &SiteView, wanted: &WantedCut) -> Result<Vec<SharedCutPart>, StepError> {
+    let mut parts: Vec<SharedCutPart> = Vec::new();
     for volume in &wanted.volumes {
         let open = site.pools.get(&volume.pool).and_then(|pool| Some((pool, pool.view()?)));
         let Some((pool, view)) = open else {
@@ -319,7 +319,7 @@ fn parts_of(site: &SiteView, wanted: &WantedCut) -> Result<Vec<CutPart>, StepErr
         };
         match parts.iter_mut().find(|part| part.pool.id == pool.id) {
             Some(part) => part.volumes.push(known.volume),
-            None => parts.push(CutPart { pool: pool.clone(), volumes: vec![known.volume] }),
+            None => parts.push(SharedCutPart { pool: pool.clone(), volumes: vec![known.volume] }),
         }
     }
     Ok(parts)

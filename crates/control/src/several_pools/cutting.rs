@@ -14,7 +14,7 @@ use world::{Moment, with_deadline};
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The volumes of one pool.
-pub struct CutPart {
+pub struct SharedCutPart {
     pub pool: PoolHandle,
     pub volumes: Vec<VolumeId>,
 }
@@ -39,7 +39,7 @@ pub struct SharedCut {
 /// No pool has the snapshot, unless what has become of it is not known yet: then a pool does not answer, and points of it are
 /// not settled where it is.
 pub async fn take_in_all<S: Future<Output = ()>>(
-    parts: &[CutPart],
+    parts: &[SharedCutPart],
     wanted: SharedCut,
     places: &HeldPlaces,
     sleep: impl Fn(Duration) -> S,
@@ -88,7 +88,7 @@ pub async fn take_in_all<S: Future<Output = ()>>(
 /// # Errors
 ///
 /// A pool does not answer.
-pub async fn is_in_all(parts: &[CutPart], uuid: [u8; 16]) -> Result<bool, PartsRefusal> {
+pub async fn is_in_all(parts: &[SharedCutPart], uuid: [u8; 16]) -> Result<bool, PartsRefusal> {
     for part in parts {
         for volume in &part.volumes {
             let found = find(&part.pool, *volume, SnapshotId(uuid)).await?;

@@ -13,7 +13,7 @@ mod parts;
 mod places;
 mod settling;
 
-pub use cutting::{CutPart, SharedCut, is_in_all, take_in_all};
+pub use cutting::{SharedCut, SharedCutPart, is_in_all, take_in_all};
 pub use parts::{PartsRefusal, with_all_pools};
 pub use places::{HeldPlaces, OperationPlaces};
 pub use settling::{SettledOnline, settle, show_settled};

@@ -18,7 +18,7 @@ use crate::{
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
     schedules::ScheduleView,
-    sets::KeptSet,
+    sets::ServedSet,
     several_pools::OperationPlaces,
     site::apply_progress::{ApplyInProgress, ApplyProgress},
     view::PoolView,
@@ -40,7 +40,7 @@ pub const REQUESTS_MAX: usize = 16;
 pub struct SiteHandle {
     site: watch::Receiver<Arc<SiteView>>,
     schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
-    sets: watch::Receiver<Arc<Vec<KeptSet>>>,
+    sets: watch::Receiver<Arc<Vec<ServedSet>>>,
     /// Of changes, and of plans.
     requests: [mpsc::Sender<SiteRequest>; 2],
     progress: ApplyProgress,
@@ -178,7 +178,7 @@ pub enum RequestRefusal {
 impl SiteHandle {
     pub(super) fn new(
         site: watch::Receiver<Arc<SiteView>>,
-        (schedules, sets): (watch::Receiver<Arc<Vec<ScheduleView>>>, watch::Receiver<Arc<Vec<KeptSet>>>),
+        (schedules, sets): (watch::Receiver<Arc<Vec<ScheduleView>>>, watch::Receiver<Arc<Vec<ServedSet>>>),
         requests: [mpsc::Sender<SiteRequest>; 2],
         progress: ApplyProgress,
         operation_places: Arc<OperationPlaces>,
@@ -192,7 +192,7 @@ impl SiteHandle {
     }
 
     /// The sets of the site file, in its order.
-    pub fn sets(&self) -> Arc<Vec<KeptSet>> {
+    pub fn sets(&self) -> Arc<Vec<ServedSet>> {
         Arc::clone(&self.sets.borrow())
     }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     journal::tokens::CallerRole,
-    several_pools::{CutPart, SettledOnline, SharedCut, is_in_all, settle, show_settled, take_in_all},
+    several_pools::{SettledOnline, SharedCut, SharedCutPart, is_in_all, settle, show_settled, take_in_all},
     site::handle::PoolHandle,
 };
 use array::{
@@ -66,12 +66,12 @@ pub(super) async fn create(
     check_note(&note)?;
     let not_after = moment_within(&api, within_ms);
     let mut meant = Vec::new();
-    let mut parts: Vec<CutPart> = Vec::new();
+    let mut parts: Vec<SharedCutPart> = Vec::new();
     for volume in &volumes {
         let found = volume_of(&api, &caller, volume)?;
         match parts.iter_mut().find(|part| part.pool.id == found.pool.id) {
             Some(part) => part.volumes.push(found.id()),
-            None => parts.push(CutPart { pool: found.pool.clone(), volumes: vec![found.id()] }),
+            None => parts.push(SharedCutPart { pool: found.pool.clone(), volumes: vec![found.id()] }),
         }
         meant.push(found);
     }
@@ -98,7 +98,7 @@ pub(super) async fn create(
 /// Returns how long answers to hosts waited.
 async fn take_once_in_all(
     api: &ApiState,
-    parts: &[CutPart],
+    parts: &[SharedCutPart],
     wanted: SharedCut,
     identity: ChangeIdentity,
 ) -> Result<Duration, ApiProblem> {

@@ -11,7 +11,7 @@ pub(crate) const SET_ORDERS_MAX: usize = 16;
 
 /// A set of the site file, with what its keeper knows.
 #[derive(Clone, Debug)]
-pub struct KeptSet {
+pub struct ServedSet {
     pub wanted: WantedSet,
     pub keeping: SetKeeping,
 }
@@ -42,7 +42,7 @@ pub enum SetOrder {
 
 /// The answer to an order that was followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetAnswer {
+pub struct SetOrderAnswer {
     /// The backup of the order.
     pub number: u64,
     /// The set afterwards.
@@ -65,7 +65,7 @@ pub(crate) struct SetRequest {
     pub order: SetOrder,
     /// The person who gives it.
     pub by: String,
-    pub answer: oneshot::Sender<Result<SetAnswer, SetOrderRefusal>>,
+    pub answer: oneshot::Sender<Result<SetOrderAnswer, SetOrderRefusal>>,
 }
 
 /// Gives orders to the keeper of one set.
@@ -89,7 +89,7 @@ impl SetOrders {
     /// # Errors
     ///
     /// It is not followed; or the keeper ends before it answers, and what has become of it is not known.
-    pub async fn give(&self, order: SetOrder, by: &str) -> Result<SetAnswer, SetOrderRefusal> {
+    pub async fn give(&self, order: SetOrder, by: &str) -> Result<SetOrderAnswer, SetOrderRefusal> {
         let (tell, answer) = oneshot::channel();
         let request = SetRequest { order, by: by.to_owned(), answer: tell };
         self.0.try_send(request).map_err(|refused| match refused {
