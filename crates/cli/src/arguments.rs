@@ -14,6 +14,7 @@ use crate::{
         group_arguments::GroupArguments,
         job_arguments::JobArguments,
     },
+    protect::arguments::ProtectArguments,
     prove::protection::parse_protection,
     quantity::{parse_duration, parse_size},
     remote_arguments::RemoteArguments,
@@ -91,6 +92,8 @@ pub enum Verb {
     Session(SessionArguments),
     /// Change a server's schedules of snapshots, and show their progress
     Schedule(ScheduleArguments),
+    /// Keep backups of sets of volumes
+    Protect(ProtectArguments),
     /// Make and delete tokens, with which programs call a server's API
     Token(TokenArguments),
     /// Print and check the list of all changes that were asked of a server

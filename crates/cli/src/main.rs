@@ -16,6 +16,7 @@ mod plan;
 mod plan_arguments;
 mod pool;
 mod progress;
+mod protect;
 mod prove;
 mod quantity;
 mod remote_arguments;
@@ -79,6 +80,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Initiator(arguments) => service::initiator(&arguments),
         Verb::Session(arguments) => service::session(&arguments),
         Verb::Schedule(arguments) => service::schedule(&arguments),
+        Verb::Protect(arguments) => protect::protect(&arguments),
         Verb::Top(arguments) => top::top(&arguments),
         Verb::Dr(arguments) => dr::dr(&arguments),
         Verb::Failover(arguments) => dr::fail_over(&arguments),

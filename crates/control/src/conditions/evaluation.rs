@@ -395,6 +395,26 @@ mod tests {
     }
 
     #[test]
+    fn a_set_that_the_file_has_no_more_has_no_problem() {
+        let claim = |kind, set: &str| ConditionClaim::new(kind, "serve", "why").of(set);
+        let claims = [
+            claim("set_failing", "mail"),
+            claim("set_not_kept", "mail"),
+            claim("set_failing", "old"),
+            claim("set_full", "old"),
+            claim("set_waiting", "old"),
+            claim("set_has_strays", "old"),
+            claim("set_left_points", "old"),
+            claim("set_not_kept", "old"),
+        ];
+        let log = restarted(&claims);
+        let mut evaluator = ConditionEvaluator::new(&log, at(0));
+        let watched = WatchedSite { sets: vec!["mail".to_owned()], ..WatchedSite::default() };
+        evaluator.evaluate(&log, (&open_site(), &watched, None), (at(1), WALL));
+        assert_eq!(ids(&log), ["pool:mail", "set_catalogue:serve:mail", "set_rounds:serve:mail"]);
+    }
+
+    #[test]
     fn a_pool_that_is_served_no_more_has_not_failed() {
         let log = restarted(&[ConditionClaim::new("space_80", "mail", "81 % full")]);
         let mut evaluator = ConditionEvaluator::new(&log, at(0));

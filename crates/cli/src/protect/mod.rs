@@ -1,0 +1,23 @@
+//! `spindle protect`: sets of volumes that are backed up together.
+//!
+//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`.
+
+pub mod arguments;
+mod set_arguments;
+mod sets;
+
+use crate::{console::Console, exit_status::ExitStatus};
+use arguments::{ProtectArguments, ProtectVerb};
+use report::Refusal;
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+/// Runs the verb to its end.
+pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
+    let console = Console::new(arguments.json, false);
+    real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
+        ProtectVerb::Set(verb) => sets::run(&world, verb, &arguments.place, &console).await,
+    })
+}
