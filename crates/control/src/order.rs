@@ -6,6 +6,7 @@
 //! 2. An order that was taken is done, also if nobody waits for its answer any more.
 
 use crate::pool_thread::ServedPool;
+use report::Refusal;
 use std::{
     future::Future,
     pin::Pin,
@@ -18,7 +19,7 @@ use tokio::sync::{
     mpsc::{self, error::TrySendError},
     oneshot,
 };
-use world::{LocalFuture, World, with_deadline};
+use world::{LocalFuture, Moment, World, with_deadline};
 
 /// Most orders that wait for a pool.
 pub const ORDERS_MAX: usize = 64;
@@ -62,6 +63,18 @@ impl<T> Future for PendingOrder<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context).map(|answer| answer.map_err(|_| OrderRefusal::Stopped))
+    }
+}
+
+/// Refuses an order that came later than its caller can use: an application may have been frozen for it, and works again.
+pub(crate) fn check_time(now: Moment, not_after: Option<Moment>) -> Result<(), Refusal> {
+    match not_after.filter(|not_after| now > *not_after) {
+        None => Ok(()),
+        Some(not_after) => {
+            let late_ms = now.since(not_after).as_millis();
+            let problem = format!("the order came {late_ms} ms too late, and nothing was done");
+            Err(Refusal::new(problem, "ask again, with more time or when the pools are less busy"))
+        }
     }
 }
 

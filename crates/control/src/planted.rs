@@ -49,6 +49,22 @@ impl GroupBug {
     pub const ALL: [Self; 3] = [Self::NotSettledAtStart, Self::RepeatedBlindly, Self::DeletedInOnePool];
 }
 
+/// A bug to plant in the keeping of sets (`kept_sets`).
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetBug {
+    /// A pool that is not open has no points.
+    ClosedPoolIsEmpty,
+    /// The points of a backup are removed in the first pool alone.
+    RemovedInOnePool,
+    /// The flow of a set that the file does not have any more goes on.
+    GoesOnWithoutFile,
+}
+
+impl SetBug {
+    pub const ALL: [Self; 3] = [Self::ClosedPoolIsEmpty, Self::RemovedInOnePool, Self::GoesOnWithoutFile];
+}
+
 /// A bug to plant in the hosting of DR groups (`dr_crashes`).
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +119,13 @@ impl DrBug {
 
 #[cfg(debug_assertions)]
 mod planting {
-    use super::{ApplyBug, DrBug, GroupBug};
+    use super::{ApplyBug, DrBug, GroupBug, SetBug};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<ApplyBug>> = const { Cell::new(None) };
         static PLANTED_IN_GROUPS: Cell<Option<GroupBug>> = const { Cell::new(None) };
+        static PLANTED_IN_SETS: Cell<Option<SetBug>> = const { Cell::new(None) };
         static PLANTED_IN_DR: Cell<Option<DrBug>> = const { Cell::new(None) };
     }
 
@@ -146,6 +163,26 @@ mod planting {
         PLANTED_IN_GROUPS.get() == Some(bug)
     }
 
+    /// Runs `work` with a bug planted in all sets of this thread.
+    #[doc(hidden)]
+    pub fn with_set_bug<T>(bug: SetBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED_IN_SETS.set(None);
+            }
+        }
+        let before = PLANTED_IN_SETS.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is_in_sets(bug: SetBug) -> bool {
+        PLANTED_IN_SETS.get() == Some(bug)
+    }
+
     /// Runs `work` with a bug planted in all sites of this thread.
     #[doc(hidden)]
     pub fn with_bug<T>(bug: ApplyBug, work: impl FnOnce() -> T) -> T {
@@ -162,9 +199,9 @@ mod planting {
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use planting::{is, is_in_dr, is_in_groups};
+pub(crate) use planting::{is, is_in_dr, is_in_groups, is_in_sets};
 #[cfg(debug_assertions)]
-pub use planting::{with_bug, with_dr_bug, with_group_bug};
+pub use planting::{with_bug, with_dr_bug, with_group_bug, with_set_bug};
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: ApplyBug) -> bool {
@@ -178,5 +215,10 @@ pub(crate) const fn is_in_groups(_: GroupBug) -> bool {
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is_in_dr(_: DrBug) -> bool {
+    false
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is_in_sets(_: SetBug) -> bool {
     false
 }

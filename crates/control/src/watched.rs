@@ -1,4 +1,4 @@
-//! Parts of the served site that the thread of events needs: notifiers, certificates with their ends, schedules.
+//! Parts of the served site that the thread of events needs: notifiers, certificates with their ends, schedules, sets.
 
 use crate::notifying::WantedNotifier;
 use std::path::PathBuf;
@@ -11,11 +11,13 @@ pub struct WatchedCertificate {
     pub ends_unix_s: i64,
 }
 
-/// Notifiers, certificates and schedules of the site file that was applied last.
+/// Notifiers, certificates, schedules and sets of the site file that was applied last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WatchedSite {
     pub notifiers: Vec<WantedNotifier>,
     pub certificates: Vec<WatchedCertificate>,
     /// Pools, and the names of schedules of snapshots in them.
     pub schedules: Vec<(String, String)>,
+    /// Names of the sets that this server keeps.
+    pub sets: Vec<String>,
 }

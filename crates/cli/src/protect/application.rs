@@ -44,7 +44,7 @@ impl HostFreeze {
         let refused = |problem: String| Refusal::new(format!("protect {set:?}: {problem}"), "");
         let (hooks, paths) = match freeze {
             WantedFreeze::Nothing => (None, Vec::<PathBuf>::new()),
-            WantedFreeze::Here { hooks, mounts } => (hooks.clone(), mounts.clone()),
+            WantedFreeze::Here { hooks, mounts } => (hooks.as_deref().cloned(), mounts.clone()),
         };
         if let Some(user) = hooks.as_ref().and_then(|hooks| hooks.user.as_deref()) {
             check_user(user).map_err(|error| refused(error.to_string()))?;

@@ -1,21 +1,26 @@
 //! Arguments of `spindle protect`.
 
-use crate::server::place::ServerAddress;
+use super::set_arguments::SetVerb;
+use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
+  spindle protect list
+  spindle protect now mail --hold upgrade
+  spindle protect list mail --server https://array:7780 --token-file token --json
   spindle protect run site.toml --server https://array:7780 --token-file agent.token
-  spindle protect run site.toml --server https://array:7780 --token-file agent.token --dry-run
 
-docs/protect.md says how sets are described and what the labels of backups mean.")]
+docs/protect.md says how sets are described and what the labels of backups mean.
+
+Ends with 0, and with 2 if it was refused.")]
 pub struct ProtectArguments {
     #[command(subcommand)]
     pub verb: ProtectVerb,
 
     #[command(flatten)]
-    pub address: ServerAddress,
+    pub place: ServerPlace,
 
     /// Print the answer as JSON on standard output; everything else goes to standard error
     #[arg(long, global = true)]
@@ -24,6 +29,8 @@ pub struct ProtectArguments {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ProtectVerb {
+    #[command(flatten)]
+    Set(SetVerb),
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

@@ -1,13 +1,16 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
-//! Reading order: `arguments`, then `run` (the agent that keeps sets on a mail host) with `server_pools` (a server's pools, as
-//! the keeper of a set asks them), `application` (what is frozen) and `outlook` (what would be made and deleted).
+//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, and `run` (the agent that keeps sets
+//! on a mail host) with `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen) and
+//! `outlook` (what would be made and deleted).
 
 mod application;
 pub mod arguments;
 mod outlook;
 mod run;
 mod server_pools;
+mod set_arguments;
+mod sets;
 
 use crate::{console::Console, exit_status::ExitStatus};
 use arguments::{ProtectArguments, ProtectVerb};
@@ -21,6 +24,7 @@ use world::{
 pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, false);
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
-        ProtectVerb::Run(run) => run::run(&world, run, &arguments.address, &console).await,
+        ProtectVerb::Set(verb) => sets::run(&world, verb, &arguments.place, &console).await,
+        ProtectVerb::Run(run) => run::run(&world, run, &arguments.place, &console).await,
     })
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    server::{connection::ServerConnection, place::ServerAddress},
+    server::{connection::ServerConnection, place::ServerPlace},
     state_folder::state_folder,
 };
 use control::sets::{WantedFreeze, WantedSet, wanted_sets};
@@ -57,17 +57,11 @@ struct AgentEvent<'e> {
 pub async fn run(
     world: &World,
     arguments: &ProtectRunArguments,
-    address: &ServerAddress,
+    place: &ServerPlace,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
     let (site, wanted) = read_sets(arguments)?;
-    let server = address.connection(world)?.ok_or_else(|| {
-        Refusal::new(
-            "the server of the pools is not known",
-            "say ⟨server⟩ https://HOST:PORT and ⟨token-file⟩ FILE",
-        )
-    })?;
-    let server = Rc::new(server);
+    let server = Rc::new(place.connection(world)?);
     let folder = arguments.catalogues.clone().unwrap_or_else(|| state_folder().join("sets"));
     let places = writable_places(&site, &folder);
     let mut sets = Vec::new();

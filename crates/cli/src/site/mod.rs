@@ -24,6 +24,7 @@ use crate::state_folder::state_folder;
 use arguments::{SiteArguments, SitePlace, SiteVerb};
 use control::{
     journal::DaemonJournal,
+    sets::FolderCatalogues,
     site::{
         FolderPlaces, SiteContext,
         server::{PortalUse, SiteServerSetting, parse},
@@ -103,5 +104,6 @@ fn setting(
         threads: Rc::new(RealThreads { seed: 0, options }),
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         journal: Arc::clone(journal),
+        catalogues: Rc::new(FolderCatalogues::new(&state)),
     })
 }

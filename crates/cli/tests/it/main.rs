@@ -71,6 +71,7 @@ mod remote_drives;
 mod salvage;
 mod searches;
 mod served_transfers;
+mod sets_kept;
 mod settings;
 mod sites;
 mod sites_recovered;

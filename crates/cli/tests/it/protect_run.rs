@@ -8,7 +8,7 @@ use crate::{
     spindle::{Bench, ProgramOutput, json_of},
     storage::{LoopDevice, may_mount},
 };
-use std::{fs, os::unix::fs::PermissionsExt, process::Stdio, thread, time::Duration};
+use std::{cell::Cell, fs, os::unix::fs::PermissionsExt, process::Stdio, thread, time::Duration};
 
 const MAIL: &str = "state/pools/mail";
 const LOGS: &str = "state/pools/logs";
@@ -33,7 +33,7 @@ schedules = ['3x1h']
 /// A mail host beside a server with two pools.
 struct MailHost {
     bench: Bench,
-    served: Served,
+    served: Cell<Option<Served>>,
     address: String,
 }
 
@@ -44,9 +44,13 @@ impl MailHost {
             done(&bench.run(&["volume", "create", &volume, "4MiB"]));
         }
         make_token(&bench, "agent", &["--role", "operate"]);
-        let host = Self { bench, served, address };
+        let host = Self { bench, served: Cell::new(Some(served)), address };
         host.set(freeze);
         host
+    }
+
+    fn end_server(&self) {
+        self.served.take().expect("it runs").end();
     }
 
     /// The set, frozen so.
@@ -158,7 +162,7 @@ fn an_agent_freezes_by_hooks_and_labels_what_it_cut() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert_eq!(host.last_entry("cut")["label"], "crash");
     assert!(host.last_entry("cut")["reason"].as_str().unwrap().contains("exited with 4: queue is busy"));
-    host.served.end();
+    host.end_server();
 }
 
 #[test]
@@ -189,7 +193,7 @@ fn an_agent_that_is_killed_in_a_freeze_goes_on_from_its_catalogue() {
     assert_eq!((of_box.len(), &of_box), (1, &of_log));
     assert_ne!(of_box[0], begun);
     assert_eq!(host.last_entry("cut")["label"], "application");
-    host.served.end();
+    host.end_server();
     let said = host.once();
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("see whether 'spindle serve' runs"), "{}", said.stderr);
@@ -222,7 +226,7 @@ fn what_an_agent_cannot_do_is_said_before_the_first_round() {
     let said = host.bench.run(&arguments);
     assert_eq!(said.code, Some(1), "{}", said.stderr);
     assert!(said.stderr.contains("it takes the role operate"), "{}", said.stderr);
-    host.served.end();
+    host.end_server();
 }
 
 #[test]
@@ -249,5 +253,5 @@ fn an_agent_freezes_a_filesystem_and_leaves_nothing_frozen() {
     let cut = host.last_entry("cut");
     assert_eq!(cut["label"], "filesystem", "{cut}");
     fs::write(mounted.path("after"), b"writes go on").unwrap();
-    host.served.end();
+    host.end_server();
 }

@@ -3,8 +3,8 @@
 //! Invariants:
 //!
 //! 1. What cannot be seen stays as it was: the drives of a pool that is not open, and everything while the server starts, or power is low.
-//! 2. Conditions that others raise and clear (`TOLD_TOPICS`) are left alone, but for those of pools, schedules and notifiers that
-//!    are gone.
+//! 2. Conditions that others raise and clear (`TOLD_TOPICS`) are left alone, but for those of pools, schedules, sets and notifiers
+//!    that are gone.
 //! 3. After a restart, what needs time to be known stays open for that time (`SLOWLY_SEEN`).
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     dr::LinkView,
     events::{DaemonEventLog, NumberedEvent, SOURCE},
+    sets::keeper::is_topic_of_sets,
     site::{
         handle::{PoolHandle, SiteView},
         power::SitePower,
@@ -166,6 +167,7 @@ impl ConditionEvaluator {
                 !is_known(&open.pool) || (seen.contains(&open.pool) && !drives.contains(&open.subject))
             }
             "schedule" => !is_known(&open.pool) || !has_schedule(&open.pool, &open.subject),
+            topic if is_topic_of_sets(topic) => !watched.sets.contains(&open.subject),
             "notifier" | "receiver" => !is_notifier(&open.subject),
             "journal" => !log.is_touched(&open.id),
             topic if TOLD_TOPICS.contains(&topic) => false,
@@ -390,6 +392,26 @@ mod tests {
         watched.schedules.remove(0);
         evaluator.evaluate(&log, (&open_site(), &watched, None), (at(2), WALL));
         assert_eq!(ids(&log), ["pool:mail"]);
+    }
+
+    #[test]
+    fn a_set_that_the_file_has_no_more_has_no_problem() {
+        let claim = |kind, set: &str| ConditionClaim::new(kind, "serve", "why").of(set);
+        let claims = [
+            claim("set_failing", "mail"),
+            claim("set_not_kept", "mail"),
+            claim("set_failing", "old"),
+            claim("set_full", "old"),
+            claim("set_waiting", "old"),
+            claim("set_has_strays", "old"),
+            claim("set_left_points", "old"),
+            claim("set_not_kept", "old"),
+        ];
+        let log = restarted(&claims);
+        let mut evaluator = ConditionEvaluator::new(&log, at(0));
+        let watched = WatchedSite { sets: vec!["mail".to_owned()], ..WatchedSite::default() };
+        evaluator.evaluate(&log, (&open_site(), &watched, None), (at(1), WALL));
+        assert_eq!(ids(&log), ["pool:mail", "set_catalogue:serve:mail", "set_rounds:serve:mail"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{
     KindCourse, ReportedKind, dr_kinds::DR_KINDS, kinds, pool_kinds::POOL_KINDS, server_kinds::SERVER_KINDS,
+    set_kinds::SET_KINDS,
 };
 use crate::page_lines::page_lines;
 
@@ -29,6 +30,8 @@ pub fn listing() -> String {
     let is_condition = |kind: &&ReportedKind| kind.topic().is_some();
     page += "\n## Conditions\n";
     SERVER_KINDS.iter().filter(is_condition).for_each(|kind| page += &entry(kind));
+    page += "\n## Conditions of sets that are backed up\n";
+    SET_KINDS.iter().for_each(|kind| page += &entry(kind));
     page += "\n## Conditions of DR groups and paired sites\n";
     DR_KINDS.iter().filter(is_condition).for_each(|kind| page += &entry(kind));
     page += "\n## Occurrences of the server\n";

@@ -1,7 +1,7 @@
 //! Kinds of events: one table of everything that the server and its pools report, with severity, meaning for mail, and the
 //! next step. The page [docs/events.md](../../../../docs/events.md) is made of it, and so is each message to people.
 //!
-//! Reading order: this file, `pool_kinds`, `server_kinds` and `dr_kinds` (the table), `message` (the words of an event), `listing` (the page).
+//! Reading order: this file, `pool_kinds`, `server_kinds`, `set_kinds` and `dr_kinds` (the table), `message` (the words of an event), `listing` (the page).
 //!
 //! Invariants:
 //!
@@ -15,6 +15,7 @@ mod listing;
 mod message;
 mod pool_kinds;
 mod server_kinds;
+mod set_kinds;
 
 pub use listing::listing;
 pub use message::{headline, message};
@@ -24,6 +25,7 @@ use pool_kinds::POOL_KINDS;
 use report::Severity;
 use server_kinds::SERVER_KINDS;
 use serving::pool::events::EventReport;
+use set_kinds::SET_KINDS;
 
 /// Detail of a condition's event: [`RAISED`] or [`CLEARED`].
 pub const STATE: &str = "state";
@@ -115,7 +117,7 @@ impl ReportedKind {
 
 /// The whole table.
 pub fn kinds() -> impl Iterator<Item = &'static ReportedKind> {
-    SERVER_KINDS.iter().chain(POOL_KINDS).chain(DR_KINDS)
+    SERVER_KINDS.iter().chain(SET_KINDS).chain(POOL_KINDS).chain(DR_KINDS)
 }
 
 /// The kind of this name.

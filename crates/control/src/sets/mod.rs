@@ -1,8 +1,17 @@
-//! Sets of volumes that are backed up together, as the site file has them (`docs/protect.md`).
+//! Sets of volumes that are backed up together (`docs/protect.md`). The server keeps those that are frozen by nothing; an agent
+//! on the mail host keeps the others, and asks the API for what this server's keepers ask the pools themselves.
 //!
-//! Reading order: [`wanted`] (the sets of a site file, checked), [`points`] (points of backups in the pools).
+//! Reading order: [`wanted`] (the sets of a site file, checked), [`points`] (points of backups in the pools), `pools` (what a
+//! keeper asks of them), [`catalogues`] (files of the state folder), [`served_set`] (what others see, and their orders),
+//! [`keeper`] (the flows).
 
+pub mod catalogues;
+pub mod keeper;
 pub mod points;
+mod pools;
+pub mod served_set;
 pub mod wanted;
 
+pub use catalogues::{CatalogueFiles, FolderCatalogues};
+pub use served_set::{ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders};
 pub use wanted::{WantedFreeze, WantedSet, wanted_sets};

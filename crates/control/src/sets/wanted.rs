@@ -41,7 +41,7 @@ pub enum WantedFreeze {
     Nothing,
     /// On the mail host, by the agent that keeps the set there.
     Here {
-        hooks: Option<HookSettings>,
+        hooks: Option<Box<HookSettings>>,
         /// Mount points, in the order in which they are frozen.
         mounts: Vec<PathBuf>,
     },
@@ -185,9 +185,10 @@ impl CheckedTable<'_> {
                 refuse_said(&[("uncovered", !table.uncovered.is_empty())], "none")?;
                 Ok(WantedFreeze::Nothing)
             }
-            "hooks" => {
-                Ok(WantedFreeze::Here { hooks: Some(self.hooks(table)?), mounts: self.mounts(table)? })
-            }
+            "hooks" => Ok(WantedFreeze::Here {
+                hooks: Some(Box::new(self.hooks(table)?)),
+                mounts: self.mounts(table)?,
+            }),
             "filesystem" => {
                 refuse_said(&hook_keys, "filesystem")?;
                 if table.mounts.is_empty() {

@@ -8,10 +8,12 @@
 //! 3. A pool's thread waits for others for a bounded time: [`GATHER_MAX`] here, and the bounds of the steps in `array`.
 //! 4. What ended early is settled (`settling`) only while no other such work is under way in its pools.
 
+mod cutting;
 mod parts;
 mod places;
 mod settling;
 
+pub use cutting::{SharedCut, SharedCutPart, is_in_all, take_in_all};
 pub use parts::{PartsRefusal, with_all_pools};
 pub use places::{HeldPlaces, OperationPlaces};
 pub use settling::{SettledOnline, settle, show_settled};

@@ -167,6 +167,7 @@ impl SiteServer {
         // Fewer to be kept is destruction as well: it waits until all has been done.
         if failed.is_empty() || occasion == PlanOccasion::Start {
             self.schedules.set(wanted.schedules);
+            self.sets.set(wanted.sets);
             self.watched.send_replace(Arc::new(wanted.watched));
         }
         if planted::is(ApplyBug::EndedBeforeItsLastStep) {

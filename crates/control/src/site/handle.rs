@@ -18,6 +18,7 @@ use crate::{
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
     schedules::ScheduleView,
+    sets::ServedSet,
     several_pools::OperationPlaces,
     site::apply_progress::{ApplyInProgress, ApplyProgress},
     view::PoolView,
@@ -39,6 +40,7 @@ pub const REQUESTS_MAX: usize = 16;
 pub struct SiteHandle {
     site: watch::Receiver<Arc<SiteView>>,
     schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
+    sets: watch::Receiver<Arc<Vec<ServedSet>>>,
     /// Of changes, and of plans.
     requests: [mpsc::Sender<SiteRequest>; 2],
     progress: ApplyProgress,
@@ -176,17 +178,22 @@ pub enum RequestRefusal {
 impl SiteHandle {
     pub(super) fn new(
         site: watch::Receiver<Arc<SiteView>>,
-        schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
+        (schedules, sets): (watch::Receiver<Arc<Vec<ScheduleView>>>, watch::Receiver<Arc<Vec<ServedSet>>>),
         requests: [mpsc::Sender<SiteRequest>; 2],
         progress: ApplyProgress,
         operation_places: Arc<OperationPlaces>,
     ) -> Self {
-        Self { site, schedules, requests, progress, operation_places }
+        Self { site, schedules, sets, requests, progress, operation_places }
     }
 
     /// The progress of the schedules in each pool, a minute old at most.
     pub fn schedules(&self) -> Arc<Vec<ScheduleView>> {
         Arc::clone(&self.schedules.borrow())
+    }
+
+    /// The sets of the site file, in its order.
+    pub fn sets(&self) -> Arc<Vec<ServedSet>> {
+        Arc::clone(&self.sets.borrow())
     }
 
     /// The pools as they are now.

@@ -76,12 +76,12 @@ impl SiteRequests {
 impl SiteServer {
     /// Looks at the site and asks for changes, from any thread.
     pub fn handle(&self) -> SiteHandle {
-        let schedules = self.schedules.progress();
+        let (schedules, sets) = (self.schedules.progress(), self.sets.shown());
         let SiteRequests { view, progress, give, give_plan, .. } = &self.requests;
         let give = [give.clone(), give_plan.clone()];
         SiteHandle::new(
             view.subscribe(),
-            schedules,
+            (schedules, sets),
             give,
             progress.clone(),
             Arc::clone(&self.operation_places),

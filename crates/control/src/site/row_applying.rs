@@ -64,6 +64,7 @@ impl SiteServer {
         }
         self.read_served_site(Some(plan.text));
         self.schedules.set(plan.wanted.schedules);
+        self.sets.set(plan.wanted.sets);
         self.watched.send_replace(Arc::new(plan.wanted.watched));
         self.publish();
         match late.first() {

@@ -29,6 +29,7 @@ use crate::{
     order::map_rows,
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
     schedules::keeper::ScheduleKeeper,
+    sets::{CatalogueFiles, keeper::SetFlows},
     several_pools::OperationPlaces,
     view::VolumeView,
     watched::WatchedSite,
@@ -55,6 +56,8 @@ pub struct SiteServerSetting {
     pub threads: Rc<dyn ThreadStarter>,
     pub network: NetworkMaker,
     pub journal: Arc<DaemonJournal>,
+    /// Of the sets that this server keeps.
+    pub catalogues: Rc<dyn CatalogueFiles>,
 }
 
 /// The clients that are to reach the site.
@@ -91,6 +94,8 @@ pub struct SiteServer {
     addresses: Rc<WantedAddresses>,
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
+    pub(super) sets: SetFlows,
+    catalogues: Rc<dyn CatalogueFiles>,
     pub(super) power: SitePower,
     /// To other sites; `None` until it was started.
     pub(super) link: Option<LinkHandle>,
@@ -160,7 +165,7 @@ impl SiteServer {
         portal: PortalUse,
         notices: &NoticeSender,
     ) -> Result<Self, Refusal> {
-        let SiteServerSetting { context, places, threads, network, journal } = setting;
+        let SiteServerSetting { context, places, threads, network, journal, catalogues } = setting;
         let site = parse(text)?;
         let wanted = WantedSite::of(&site, &context)?;
         let nbd_options = ServerOptions { tls: wanted.nbd_tls.clone(), ..ServerOptions::default() };
@@ -199,6 +204,8 @@ impl SiteServer {
             addresses,
             requests,
             schedules: ScheduleKeeper::new(),
+            sets: SetFlows::new(),
+            catalogues,
             power: power_of_before(notices),
             link: None,
             waiting_dr_groups: WaitingDrGroups::default(),
@@ -349,21 +356,23 @@ impl SiteServer {
         &self.daemon
     }
 
-    /// Accepts clients, and takes snapshots by the schedules of the file that was applied, from now on.
+    /// Accepts clients, takes snapshots by the schedules of the file that was applied, and keeps its sets, from now on.
     pub fn open(&mut self) {
         self.daemon.open();
         self.publish();
         self.requests.answer_plans(&self.world, self.planner.clone());
         let site = self.handle();
-        self.schedules.start(&self.world, site, &self.notices);
+        self.schedules.start(&self.world, site.clone(), &self.notices);
+        self.sets.start(&self.world, site, Rc::clone(&self.catalogues), &self.notices);
     }
 
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
     /// messages.
     pub async fn stop(mut self) -> Vec<(String, String)> {
         self.requests.end_plans().await;
-        // It would miss the pools.
+        // They would miss the pools.
         self.schedules.stop().await;
+        self.sets.stop().await;
         // Pools that are closed have not failed.
         self.requests.view.send_replace(Arc::default());
         self.daemon.stop().await

@@ -8,7 +8,7 @@ use crate::{
     metrics::MetricsSetting,
     notifying::{notifier_texts, wanted_notifiers},
     schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
-    sets::wanted::{WantedSet, set_texts, sets_of_pools, wanted_sets},
+    sets::wanted::{WantedFreeze, WantedSet, set_texts, sets_of_pools, wanted_sets},
     watched::{WatchedCertificate, WatchedSite},
 };
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
@@ -131,7 +131,10 @@ impl WantedSite {
             one.volumes.keys().map(move |pool| (pool.clone(), name.clone())).collect::<Vec<_>>()
         };
         let in_pools = schedules.iter().flat_map(in_pools).collect();
-        let watched = WatchedSite { notifiers, certificates: Vec::new(), schedules: in_pools };
+        let kept_here = sets.iter().filter(|set| set.freeze == WantedFreeze::Nothing);
+        let kept_here = kept_here.map(|set| set.settings.name.clone()).collect();
+        let watched =
+            WatchedSite { notifiers, certificates: Vec::new(), schedules: in_pools, sets: kept_here };
         let api_tls = match &api {
             Some(_) if has_secrets => api_certificates(site, context)?,
             _ => None,

@@ -26,6 +26,8 @@ pub use super::{
     row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
     sessions::{SessionKind, SessionRow, SessionUnit},
+    set_rows::{SetBackupRow, SetKeeperName, SetPointRow, SetRow, SetVolumeRow},
+    sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     targets::{

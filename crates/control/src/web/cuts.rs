@@ -6,14 +6,14 @@ use super::{
     changing::ChangeIdentity,
     group_orders::{hold, settle_now},
     group_rows::{SettledRow, Settlement},
-    orders::{ChangeGuard, MeantVolume, SHOWN_WITHIN, check_time, order, pool_of, show_change, volume_of},
+    orders::{ChangeGuard, MeantVolume, SHOWN_WITHIN, order, pool_of, volume_of},
     problem::ApiProblem,
     rows::SnapshotRow,
     snapshots::{NewSnapshotsBody, check_note, moment_within, take},
 };
 use crate::{
     journal::tokens::CallerRole,
-    several_pools::{GATHER_MAX, SettledOnline, settle, show_settled, with_all_pools},
+    several_pools::{SettledOnline, SharedCut, SharedCutPart, is_in_all, settle, show_settled, take_in_all},
     site::handle::PoolHandle,
 };
 use array::{
@@ -27,10 +27,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use serving::pool::{group_change::cut, volume_change::VolumeRef};
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 use utoipa::ToSchema;
-use world::Moment;
 
 /// A snapshot of volumes of several pools that was taken, or was there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -54,12 +52,6 @@ pub struct SettlementBody {
     pub give_up: Option<String>,
 }
 
-/// The volumes of one pool.
-struct CutPart {
-    pool: PoolHandle,
-    volumes: Vec<VolumeId>,
-}
-
 /// Takes a snapshot of volumes, of one pool or several, at one moment: in all pools or in none.
 #[utoipa::path(post, path = "/v1/snapshots", tag = "snapshots", request_body = NewSnapshotsBody,
     responses((status = 201, description = "It was taken: a row for each volume", body = TakenCut),
@@ -74,12 +66,12 @@ pub(super) async fn create(
     check_note(&note)?;
     let not_after = moment_within(&api, within_ms);
     let mut meant = Vec::new();
-    let mut parts: Vec<CutPart> = Vec::new();
+    let mut parts: Vec<SharedCutPart> = Vec::new();
     for volume in &volumes {
         let found = volume_of(&api, &caller, volume)?;
         match parts.iter_mut().find(|part| part.pool.id == found.pool.id) {
             Some(part) => part.volumes.push(found.id()),
-            None => parts.push(CutPart { pool: found.pool.clone(), volumes: vec![found.id()] }),
+            None => parts.push(SharedCutPart { pool: found.pool.clone(), volumes: vec![found.id()] }),
         }
         meant.push(found);
     }
@@ -90,7 +82,10 @@ pub(super) async fn create(
             take(&api, &part.pool, (part.volumes.clone(), name, note), guard).await?;
             Duration::ZERO
         }
-        _ => take_in_all(&api, parts, (name, note, not_after), identity).await?,
+        parts => {
+            let wanted = SharedCut { name, note, uuid: identity.uuid, not_after };
+            take_once_in_all(&api, parts, wanted, identity).await?
+        }
     };
     let mut snapshots = Vec::new();
     for volume in &meant {
@@ -101,67 +96,21 @@ pub(super) async fn create(
 }
 
 /// Returns how long answers to hosts waited.
-async fn take_in_all(
+async fn take_once_in_all(
     api: &ApiState,
-    parts: Vec<CutPart>,
-    (name, note, not_after): (String, String, Option<Moment>),
+    parts: &[SharedCutPart],
+    wanted: SharedCut,
     identity: ChangeIdentity,
 ) -> Result<Duration, ApiProblem> {
     let pools: Vec<PoolHandle> = parts.iter().map(|part| part.pool.clone()).collect();
     let places = hold(api, &pools).await?;
     if identity.may_be_done {
         settle_now(api, &pools).await?;
-        if is_in_all(&parts, identity).await? {
+        if is_in_all(parts, identity.uuid).await? {
             return Ok(Duration::ZERO);
         }
     }
-    let by_pool: BTreeMap<PoolId, Vec<VolumeRef>> = parts
-        .iter()
-        .map(|part| (part.pool.id, part.volumes.iter().copied().map(VolumeRef::Id).collect()))
-        .collect();
-    let late = api.world.sleep(GATHER_MAX);
-    let taken = with_all_pools(&pools, "take snapshot", (&places, late), move |served, part| {
-        let volumes = by_pool.get(&served.pool.id()).cloned().unwrap_or_default();
-        let (name, note) = (name.clone(), note.clone());
-        Box::pin(async move {
-            check_time(served.world.now(), not_after)?;
-            let on = served.exports.changeable().with_identity(identity.uuid);
-            let held = cut(&on, &volumes, (&name, &note), part).await?;
-            Ok((held, served.pool.catalogue_revision()))
-        })
-    });
-    match taken.await {
-        Ok(taken) => {
-            for (pool, (_, revision)) in pools.iter().zip(&taken) {
-                show_change(api, pool, *revision).await;
-            }
-            Ok(taken.into_iter().map(|(held, _)| held).max().unwrap_or_default())
-        }
-        Err(refused) if refused.is_before_begin() => Err(refused.into()),
-        Err(refused) => {
-            // All pools may have it, and not know that of each other.
-            settle_now(api, &pools).await.map_err(|_| ApiProblem::from(refused.clone()))?;
-            match is_in_all(&parts, identity).await? {
-                true => Ok(Duration::ZERO),
-                false => Err(refused.into()),
-            }
-        }
-    }
-}
-
-/// True if all pools have the snapshot of this request, and it can be used.
-async fn is_in_all(parts: &[CutPart], identity: ChangeIdentity) -> Result<bool, ApiProblem> {
-    for part in parts {
-        for volume in &part.volumes {
-            if find(&part.pool, *volume, SnapshotId(identity.uuid))
-                .await?
-                .is_none_or(|known| known.cut.is_some())
-            {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
+    Ok(take_in_all(parts, wanted, &places, |time| api.world.sleep(time)).await?)
 }
 
 async fn row_of(volume: &MeantVolume, snapshot: SnapshotId) -> Result<Option<SnapshotRow>, ApiProblem> {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     folder_drives::DriveChangeOutcome,
-    order::{ANSWER_WITHIN, OrderRefusal},
+    order::{ANSWER_WITHIN, OrderRefusal, check_time},
     pool_changes::PoolChanges,
     pool_thread::ServedPool,
     site::handle::{PoolHandle, SiteView},
@@ -321,18 +321,6 @@ pub(super) async fn change(
     let (done, revision) = done.await?;
     show_change(api, pool, revision).await;
     Ok(done)
-}
-
-/// Refuses an order that came later than its caller can use: an application may have been frozen for it, and works again.
-pub(super) fn check_time(now: Moment, not_after: Option<Moment>) -> Result<(), Refusal> {
-    match not_after.filter(|not_after| now > *not_after) {
-        None => Ok(()),
-        Some(not_after) => {
-            let late_ms = now.since(not_after).as_millis();
-            let problem = format!("the order came {late_ms} ms too late, and nothing was done");
-            Err(Refusal::new(problem, "ask again, with more time or when the pools are less busy"))
-        }
-    }
 }
 
 /// Waits until a pool's view shows a revision of its catalogue, [`SHOWN_WITHIN`] at most: a view that is late shows it later.

@@ -6,7 +6,7 @@
 
 use crate::{
     api_rows::{ModelRows, RowKind, SCHEDULE},
-    sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of},
+    sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of},
 };
 use control::{
     events::DaemonEventLog,
@@ -403,6 +403,7 @@ async fn life(
         threads: Rc::clone(&threads) as _,
         network: Box::new(move || own.get().host("server")),
         journal: Arc::clone(&journal),
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, mut reader) = notice::channel("serve");
     let mut server =

@@ -1,6 +1,6 @@
 //! Failures of drives, as callers of the API see them: no fault of theirs.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     events::DaemonEventLog,
     notice,
@@ -44,6 +44,7 @@ fn a_pool_whose_drives_fail_answers_500_and_then_503_and_no_conflict() {
             threads: Rc::clone(&threads) as _,
             network: Box::new(move || own.get().host("server")),
             journal: Arc::clone(&journal),
+            catalogues: Rc::new(SimCatalogues::default()),
         };
         let (notices, _reader) = notice::channel("serve");
         let mut server = SiteServer::start(&world, setting, SITE, PortalUse::None, &notices).await.unwrap();

@@ -1,6 +1,6 @@
 //! Conditions of real pools in simulated time: a pool that fills and empties, a drive that fails, a pool that stops.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use array::volume::VolumeDevice;
 use control::{
     events::DaemonEventLog,
@@ -90,6 +90,7 @@ impl SeenSite {
             threads: Rc::clone(&threads) as _,
             network: Box::new(move || own.get().host("server")),
             journal: Arc::clone(&journal),
+            catalogues: Rc::new(SimCatalogues::default()),
         };
         let (notices, reader) = notice::channel("serve");
         let mut reader = reader.keeping(&log, world);

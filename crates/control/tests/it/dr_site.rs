@@ -1,7 +1,7 @@
 //! A site with one pool or two in simulated time: a whole server on a machine of its own, with its API, its NBD exports, and
 //! the link to the other site. The link is plain: certificates would be new ones in each run of a seed.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use array::{
     pool::{OpenSetting, Pool, VolumeKey, open},
     volume::VolumeDevice,
@@ -185,6 +185,7 @@ impl DrSite {
             threads: Rc::clone(&threads) as _,
             network: network(),
             journal: Arc::clone(&journal),
+            catalogues: Rc::new(SimCatalogues::default()),
         };
         let (notices, mut reader) = notice::channel("serve");
         let mut server =

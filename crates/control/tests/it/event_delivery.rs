@@ -4,7 +4,7 @@
 //! The checker knows what the receiver accepted, and what the journal has after each crash. Nothing that the journal had is
 //! skipped, nothing counts as delivered that was not accepted, and each life is told events in order.
 
-use crate::sim_site::{Drives, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     conditions::ConditionClaim,
     events::DaemonEventLog,
@@ -155,6 +155,7 @@ async fn life(
         threads: Rc::clone(&threads) as _,
         network: Box::new(move || own.get().host("server")),
         journal: Arc::clone(&journal),
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, reader) = notice::channel("serve");
     let mut reader = reader.keeping(&log, &world);

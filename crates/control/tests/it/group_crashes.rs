@@ -4,7 +4,7 @@
 //! A caller sends each change with a key, and sends it again after a crash. After each start both pools agree: each has all of a
 //! snapshot, a clone or a rollback, or neither has any of it. A model makes each answered change once, and the pools are as it.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     events::DaemonEventLog,
     journal::audit::check_audit,
@@ -337,6 +337,7 @@ async fn serve<F: Future<Output = Result<(), String>>>(
         threads: Rc::clone(&threads) as _,
         network: Box::new(move || own.get().host("server")),
         journal: Arc::clone(&journal),
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, mut reader) = notice::channel("serve");
     let mut server =

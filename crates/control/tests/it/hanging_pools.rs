@@ -1,7 +1,7 @@
 //! Pools whose drives hang, in simulated time: changes of the site end, say what is not done, and go on when the pool answers.
 //! And a host that logs in while a change waits for its pool.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     notice,
     site::{
@@ -114,6 +114,7 @@ impl Parts {
             threads: Rc::new(SimThreads(world.clone())),
             network: Box::new(move || network.get().host("server")),
             journal: Arc::new(journal_of(&state).unwrap()),
+            catalogues: Rc::new(SimCatalogues::default()),
         };
         let (notices, _reader) = notice::channel("serve");
         let mut server = SiteServer::start(&world, setting, text, PortalUse::Listen, &notices).await.unwrap();

@@ -24,6 +24,7 @@ mod group_crashes;
 mod hanging_pools;
 mod journal;
 mod journal_damage;
+mod kept_sets;
 mod metrics;
 mod monitoring;
 mod planted;

@@ -4,7 +4,7 @@
 //! The model is the site with each answered change made once. What was not answered is served as a whole or not at all, and
 //! is named if it is not.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     notice,
     site::{
@@ -199,6 +199,7 @@ async fn life(
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
         journal,
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, mut reader) = notice::channel("serve");
     let file = operator.borrow().file.clone();

@@ -1,6 +1,7 @@
 //! Drives and jobs of a real pool, changed over the API while fio writes.
 
 use crate::real_threads::{ALONE, call, is_here};
+use crate::sim_site::SimCatalogues;
 use array::{mover::ThrottleSetting, volume::VolumeDevice};
 use control::{
     DaemonJournal,
@@ -72,6 +73,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         threads: Rc::clone(&threads) as _,
         network: Box::new(|| Rc::new(Sockets) as Rc<dyn Network>),
         journal: Arc::clone(&journal),
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, _) = notice::channel("serve");
     let mut server = SiteServer::start(world, setting, SITE, PortalUse::Listen, &notices).await.unwrap();

@@ -1,6 +1,6 @@
 //! Lives of a site's server with schedules, under a civil clock that tests set.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     notice::{self, NoticeReader},
     pool_thread::ServedPool,
@@ -69,6 +69,7 @@ pub struct Fixture {
     network: SimNetwork,
     made: MadePools,
     file: SimStateFile,
+    pub catalogues: SimCatalogues,
     /// Civil time as the server saw it last.
     civil_s: Rc<Cell<i64>>,
 }
@@ -80,12 +81,13 @@ pub struct ScheduledLife {
     drives: Drives,
     made: MadePools,
     file: SimStateFile,
+    catalogues: SimCatalogues,
     clock: Rc<Cell<i64>>,
 }
 
 /// Parts of a life before its world is known.
 pub struct UnbornLife {
-    parts: (SimNetwork, Drives, MadePools, SimStateFile),
+    parts: (SimNetwork, Drives, MadePools, SimStateFile, SimCatalogues),
     civil_s: Rc<Cell<i64>>,
 }
 
@@ -100,12 +102,29 @@ impl Fixture {
         // 2026-11-27 12:34:56.
         let civil_s = Rc::new(Cell::new(1_795_782_896));
         let file = SimStateFile::new("journal", seed);
-        Self { simulation, drives, network, made: MadePools::default(), file, civil_s }
+        let catalogues = SimCatalogues::default();
+        Self { simulation, drives, network, made: MadePools::default(), file, catalogues, civil_s }
     }
 
     pub fn life(&self) -> UnbornLife {
-        let parts = (self.network.clone(), self.drives.clone(), Rc::clone(&self.made), self.file.clone());
+        let parts = (
+            self.network.clone(),
+            self.drives.clone(),
+            Rc::clone(&self.made),
+            self.file.clone(),
+            self.catalogues.clone(),
+        );
         UnbornLife { parts, civil_s: Rc::clone(&self.civil_s) }
+    }
+
+    /// Hides a pool from the next servers, or shows it again.
+    pub fn hide_pool(&self, pool: &str, is_hidden: bool) {
+        let mut made = self.made.borrow_mut();
+        if is_hidden {
+            made.remove(pool)
+        } else {
+            made.insert(pool.to_owned())
+        };
     }
 
     /// Time passes while no server runs.
@@ -118,6 +137,7 @@ impl Fixture {
             true => {
                 self.simulation.cut_power();
                 self.file.cut_power();
+                self.catalogues.cut_power();
             }
             false => self.simulation.kill(),
         }
@@ -126,12 +146,12 @@ impl Fixture {
 
 impl UnbornLife {
     pub fn in_world(self, inner: &World) -> ScheduledLife {
-        let (network, drives, made, file) = self.parts;
+        let (network, drives, made, file, catalogues) = self.parts;
         let start = self.civil_s.get();
         let ahead = Rc::new(Cell::new(start));
         let clock = SetClock { inner: inner.clone(), civil_at_start: Rc::clone(&ahead), seen: self.civil_s };
         let world = World::new(Rc::new(clock), Rc::new(InnerSpawn(inner.clone())), inner.seed());
-        ScheduledLife { world, network, drives, made, file, clock: ahead }
+        ScheduledLife { world, network, drives, made, file, catalogues, clock: ahead }
     }
 }
 
@@ -195,7 +215,12 @@ fn said(refusal: Refusal) -> String {
 impl ScheduledLife {
     /// Starts the server and applies the file; schedules run once it is open.
     pub async fn begin(self, text: &str) -> Result<RunningLife, String> {
-        let Self { world, network, drives, made, file, clock } = self;
+        self.begin_by(text, PlanOccasion::Apply).await
+    }
+
+    /// As [`ScheduledLife::begin`]; at a start, pools that cannot be opened are left out.
+    pub async fn begin_by(self, text: &str, occasion: PlanOccasion) -> Result<RunningLife, String> {
+        let Self { world, network, drives, made, file, catalogues, clock } = self;
         let network = Fragile::new(network);
         let setting = SiteServerSetting {
             context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
@@ -203,12 +228,13 @@ impl ScheduledLife {
             threads: Rc::new(SimThreads(world.clone())),
             network: Box::new(move || network.get().host("server")),
             journal: Arc::new(journal_of(&file)?),
+            catalogues: Rc::new(catalogues),
         };
         let (sender, notices) = notice::channel("serve");
         let server = SiteServer::start(&world, setting, text, PortalUse::Listen, &sender).await;
         let server = server.map_err(said)?;
         let mut life = RunningLife { world, server, notices, clock };
-        life.apply(text, PlanOccasion::Apply).await?;
+        life.apply(text, occasion).await?;
         Ok(life)
     }
 }

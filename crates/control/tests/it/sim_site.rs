@@ -8,6 +8,7 @@ use control::{
     DaemonJournal,
     notice::NoticeSender,
     pool_thread::{OpenedPool, PoolServices, PoolSetting},
+    sets::CatalogueFiles,
     site::{PoolPlaces, WantedPool},
 };
 use fragile::Fragile;
@@ -21,7 +22,7 @@ use std::{
     sync::Arc,
 };
 use world::{
-    BlockDevice, LocalFuture, World,
+    BlockDevice, IoResult, LocalFuture, StateFile, World,
     sim::{SimDrive, SimStateFile},
 };
 
@@ -125,6 +126,27 @@ async fn make(
         device: Rc::clone(device),
     };
     create(world, &new, &(0..).zip(devices).map(drive).collect::<Vec<_>>()).await
+}
+
+/// Catalogues of sets, which outlive a server.
+#[derive(Clone, Default)]
+pub struct SimCatalogues(Rc<RefCell<BTreeMap<String, SimStateFile>>>);
+
+impl SimCatalogues {
+    pub fn file(&self, set: &str) -> SimStateFile {
+        let mut files = self.0.borrow_mut();
+        files.entry(set.to_owned()).or_insert_with(|| SimStateFile::new(set, 0)).clone()
+    }
+
+    pub fn cut_power(&self) {
+        self.0.borrow().values().for_each(SimStateFile::cut_power);
+    }
+}
+
+impl CatalogueFiles for SimCatalogues {
+    fn open(&self, set: &str) -> IoResult<Box<dyn StateFile>> {
+        Ok(Box::new(self.file(set).open()))
+    }
 }
 
 pub fn journal_of(file: &SimStateFile) -> Result<DaemonJournal, String> {

@@ -5,7 +5,7 @@
 //! moment, and after an apply as it was applied (`site_documents`).
 
 use crate::{
-    sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of},
+    sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of},
     site_documents as documents,
 };
 use array::format::VolumeId;
@@ -136,6 +136,7 @@ async fn life(
         threads: Rc::new(SimThreads(world.clone())),
         network: Box::new(move || network.get().host("server")),
         journal: Arc::clone(&journal),
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, mut reader) = notice::channel("serve");
     let said = |refusal: Refusal| refusal.to_string();

@@ -5,7 +5,7 @@
 //! each life at most one pool has the volume under its name, with every answered block; a job that was answered comes to its
 //! end, and what it made is complete.
 
-use crate::sim_site::{Drives, MIB, MadePools, SimPlaces, journal_of};
+use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use array::volume::VolumeDevice;
 use control::{
     events::DaemonEventLog,
@@ -316,6 +316,7 @@ async fn life_with(
         threads: Rc::clone(&threads) as _,
         network: Box::new(move || own.get().host("server")),
         journal: Arc::clone(&journal),
+        catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, _reader) = notice::channel("serve");
     let mut server =

@@ -1,0 +1,141 @@
+//! The verbs about sets that a server keeps: lists, and orders about backups.
+
+use super::set_arguments::{BackupArguments, BackupHoldArguments, SetVerb};
+use crate::{
+    console::Console,
+    exit_status::ExitStatus,
+    server::{connection::ServerConnection, place::ServerPlace},
+};
+use control::web::client::{
+    BackupLockBody, Method, NewBackupBody, SetBackupRow, SetKeeperName, SetRow, in_uri,
+};
+use report::Refusal;
+use serde::Serialize;
+use world::World;
+
+const PATH: &str = "/v1/sets";
+
+/// The answer to a deletion as JSON.
+#[derive(Serialize)]
+struct DeletedBackup<'a> {
+    set: &'a str,
+    number: u64,
+    done: &'static str,
+}
+
+/// Runs a verb to its end.
+pub async fn run(
+    world: &World,
+    verb: &SetVerb,
+    place: &ServerPlace,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    let server = place.connection(world)?;
+    match verb {
+        SetVerb::List { set: None } => {
+            let rows: Vec<SetRow> = server.get(PATH).await?;
+            if console.is_for_programs() {
+                console.json_of(&rows)?;
+            }
+            rows.iter().for_each(|row| say_set(row, console));
+            if rows.is_empty() {
+                console.say("no sets: [[protect]] of the site file describes them (docs/protect.md)");
+            }
+        }
+        SetVerb::List { set: Some(set) } => {
+            let row: SetRow = server.get(&path_of(set)).await?;
+            if console.is_for_programs() {
+                console.json_of(&row)?;
+            }
+            say_set(&row, console);
+        }
+        SetVerb::Now { set, hold } => {
+            let path = format!("{}/backups", path_of(set));
+            let body = NewBackupBody { hold: hold.clone() };
+            let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await?;
+            done(&reply.parsed()?, "made", console)?;
+        }
+        SetVerb::Hold(hold) => done(&change(&server, Method::PUT, &hold_path(hold)).await?, "held", console)?,
+        SetVerb::Release(hold) => {
+            done(&change(&server, Method::DELETE, &hold_path(hold)).await?, "released", console)?;
+        }
+        SetVerb::Lock { backup, span } => {
+            let for_seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+            let path = format!("{}/lock", backup_path(backup));
+            let reply =
+                server.change_to_its_end(Method::PUT, &path, Some(&BackupLockBody { for_seconds })).await?;
+            done(&reply.parsed()?, "locked", console)?;
+        }
+        SetVerb::Delete { backup, last } => {
+            let query = if *last { "?last=true" } else { "" };
+            let path = format!("{}{query}", backup_path(backup));
+            server.change_to_its_end(Method::DELETE, &path, None::<&()>).await?.checked()?;
+            let BackupArguments { set, number } = backup;
+            if console.is_for_programs() {
+                console.json_of(&DeletedBackup { set, number: *number, done: "deleted" })?;
+            }
+            console.say(&format!("{set} {number}: deleted"));
+        }
+    }
+    console.finish(ExitStatus::Pass)
+}
+
+async fn change(server: &ServerConnection, method: Method, path: &str) -> Result<SetBackupRow, Refusal> {
+    server.change_to_its_end(method, path, None::<&()>).await?.parsed()
+}
+
+fn path_of(set: &str) -> String {
+    format!("{PATH}/{}", in_uri(set))
+}
+
+fn backup_path(BackupArguments { set, number }: &BackupArguments) -> String {
+    format!("{}/backups/{number}", path_of(set))
+}
+
+fn hold_path(BackupHoldArguments { backup, hold }: &BackupHoldArguments) -> String {
+    format!("{}/holds/{}", backup_path(backup), in_uri(hold))
+}
+
+fn done(row: &SetBackupRow, what: &str, console: &Console) -> Result<(), Refusal> {
+    if console.is_for_programs() {
+        console.json_of(row)?;
+    }
+    console.say(&format!("{}: {what}; {}", row.name, backup_text(row)));
+    Ok(())
+}
+
+fn say_set(row: &SetRow, console: &Console) {
+    let volume = |one: &control::web::client::SetVolumeRow| {
+        let suffix = if one.holds_logs { " (logs)" } else { "" };
+        format!("{}/{}{suffix}", one.pool, one.volume)
+    };
+    let volumes: Vec<String> = row.volumes.iter().map(volume).collect();
+    let schedules = row.schedules.join(", ");
+    console.say(&format!("{}: {schedules} in {}: {}", row.name, row.zone, volumes.join(", ")));
+    if row.kept_by == SetKeeperName::Agent {
+        console.say("  an agent on the mail host keeps it: 'spindle protect run'");
+    }
+    if let Some(next) = &row.next_at {
+        console.say(&format!("  next backup {next}"));
+    }
+    for text in row.problems.values() {
+        console.warn(&format!("set {}: {text}", row.name));
+    }
+    for backup in &row.backups {
+        console.say(&format!("  {} {}: {}", backup.number, backup.at, backup_text(backup)));
+    }
+    if row.backups.is_empty() && row.kept_by == SetKeeperName::Server {
+        console.say("  no backups yet");
+    }
+}
+
+/// `full, crash, unproven; stays: schedule of 1h, held: upgrade`.
+fn backup_text(row: &SetBackupRow) -> String {
+    let stays = match &row.stays[..] {
+        [] => "goes after the next backup".to_owned(),
+        reasons => format!("stays: {}", reasons.join(", ")),
+    };
+    // A kind of its own is said once.
+    let label = if row.kind == row.label { row.kind.clone() } else { format!("{}, {}", row.kind, row.label) };
+    format!("{label}, {}; {stays}", row.proof)
+}

@@ -1,0 +1,82 @@
+//! Sets that a real server keeps, and the verbs about their backups.
+
+use crate::{
+    judged_exports::until,
+    pool_drives::done,
+    sites_served::{SITE, Served},
+    spindle::{Bench, json_of},
+};
+use serde_json::Value;
+
+const SET: &str = "
+[[protect]]
+set = 'post'
+volumes = ['store', 'logs/log']
+logs = ['log']
+schedules = ['60x1min', '24x1h']
+";
+
+fn backups(bench: &Bench) -> Vec<Value> {
+    let listed = bench.run(&["protect", "list", "post", "--state", "state", "--json"]);
+    json_of(&done(&listed))["backups"].as_array().unwrap().clone()
+}
+
+/// A verb that is refused, with the reason.
+fn refused(bench: &Bench, arguments: &[&str]) -> String {
+    let output = bench.run(&[arguments, &["--state", "state"]].concat());
+    assert_eq!(output.code, Some(2), "{}{}", output.stdout, output.stderr);
+    output.stderr
+}
+
+fn order(bench: &Bench, arguments: &[&str]) -> Value {
+    json_of(&done(&bench.run(&[arguments, &["--state", "state", "--json"]].concat())))
+}
+
+#[test]
+fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart() {
+    let bench = Bench::new();
+    bench.make_file("site.toml", format!("{SITE}{SET}").as_bytes());
+    let served = Served::begin(&bench);
+    assert!(served.changes.contains(&"create set post".to_owned()), "{:?}", served.changes);
+    until("the set has a backup", || !backups(&bench).is_empty());
+    let first = backups(&bench)[0].clone();
+    assert_eq!(
+        (&first["number"], &first["label"], &first["by"]),
+        (&1.into(), &"crash".into(), &"schedule".into())
+    );
+    assert_eq!(first["points"].as_array().unwrap().len(), 2, "{first}");
+
+    let made = order(&bench, &["protect", "now", "post", "--hold", "upgrade"]);
+    assert_eq!((&made["kind"], &made["holds"][0]), (&"full".into(), &"upgrade".into()), "{made}");
+    let number = made["number"].to_string();
+    let why = refused(&bench, &["protect", "delete", "post", &number]);
+    assert!(why.contains("stays: held: upgrade"), "{why}");
+    order(&bench, &["protect", "release", "post", &number, "upgrade"]);
+    assert!(refused(&bench, &["protect", "release", "post", &number, "upgrade"]).contains("is not held by"));
+    let deleted = order(&bench, &["protect", "delete", "post", &number]);
+    assert_eq!(deleted["done"], "deleted");
+    assert!(refused(&bench, &["protect", "delete", "post", &number]).contains("there is no backup"));
+
+    order(&bench, &["protect", "hold", "post", "1", "audit"]);
+    let locked = order(&bench, &["protect", "lock", "post", "1", "--for", "14d"]);
+    assert!(locked["locked_for_seconds"].as_i64().unwrap() > 13 * 86_400, "{locked}");
+    let why = refused(&bench, &["protect", "lock", "post", "1", "--for", "1d"]);
+    assert!(why.contains("only longer is possible"), "{why}");
+    assert!(refused(&bench, &["protect", "list", "none"]).contains("there is no set none"));
+    served.end();
+
+    assert!(bench.path("state/sets/post.catalogue").exists());
+    let shown = json_of(&done(&bench.run(&["pool", "show", "state/pools/logs", "--json"])));
+    let snapshots = shown["volumes"][0]["snapshots"].as_array().unwrap().clone();
+    assert!(snapshots.contains(&first["name"]), "{snapshots:?}");
+    let served = Served::begin(&bench);
+    assert_eq!(served.changes, Vec::<String>::new());
+    until("the set has a backup", || !backups(&bench).is_empty());
+    let kept = backups(&bench).pop().unwrap();
+    assert_eq!((&kept["name"], &kept["points"]), (&first["name"], &first["points"]));
+    assert_eq!(kept["holds"][0], "audit");
+    let text = done(&bench.run(&["protect", "list", "--state", "state"]));
+    assert!(text.contains("post: 60x1min, 24x1h in UTC: mail/store, logs/log (logs)"), "{text}");
+    assert!(text.contains("full, crash, unproven; stays: held: audit, locked for "), "{text}");
+    served.end();
+}

@@ -1,0 +1,89 @@
+//! Kinds of sets that are backed up: conditions. What happens once is a note or a warning.
+
+use super::{
+    Haste::{Morning, Now},
+    ReportedKind,
+    server_kinds::condition,
+};
+use report::Severity::{Note, Warning};
+
+pub(super) const SET_KINDS: &[ReportedKind] = &[
+    condition(
+        "set_failing",
+        "set_rounds",
+        Warning,
+        "A backup of a set failed.",
+        [
+            "Nothing changes for mail; the newest backup becomes older.",
+            "It tries again after a minute, then after twice as long, at most 15 minutes. It deletes no backup meanwhile but those that are too old by law.",
+            "Until a backup was made.",
+            "Do what the reason asks for: room in a pool, or a volume that the set names.",
+        ],
+        Morning,
+    ),
+    condition(
+        "set_waiting",
+        "set_pools",
+        Warning,
+        "A set waits for a pool: whether a backup was made, or is deleted, is not known without it.",
+        [
+            "Nothing changes for mail. If a backup had begun, no other is made before the pool answers.",
+            "It asks again every 15 s.",
+            "Until the pool answers.",
+            "Bring the pool back: 'spindle pool list' says why it is not open.",
+        ],
+        Morning,
+    ),
+    condition(
+        "set_has_strays",
+        "set_strays",
+        Note,
+        "Snapshots with notes of a set belong to no backup: their catalogue does not have them, and some are missing.",
+        [
+            "Nothing changes for mail; the snapshots take room.",
+            "It leaves them alone.",
+            "Until they are deleted.",
+            "Delete them if nobody needs them: 'spindle volume delete POOL/VOLUME@SNAPSHOT'.",
+        ],
+        Morning,
+    ),
+    condition(
+        "set_left_points",
+        "set_left",
+        Warning,
+        "Snapshots of a deleted or failed backup could not be deleted.",
+        [
+            "Nothing changes for mail; the snapshots take room.",
+            "It tries again every 15 s.",
+            "Until they are deleted.",
+            "Do what the reason asks for: a snapshot that is exported stays until it is not.",
+        ],
+        Morning,
+    ),
+    condition(
+        "set_full",
+        "set_room",
+        Warning,
+        "A pool of a set is 95 % full, and none of the set's backups may go.",
+        [
+            "At 100 % writes are refused, and mail databases on the pool stop: that may be hours away.",
+            "It makes backups as long as there is room.",
+            "Until there is room, or a backup may go.",
+            "Release holds ('spindle protect release'), delete other snapshots, or add a drive.",
+        ],
+        Now,
+    ),
+    condition(
+        "set_not_kept",
+        "set_catalogue",
+        Warning,
+        "The catalogue of a set cannot be read or written, so no backups are made.",
+        [
+            "Nothing changes for mail; the newest backup becomes older, and none is deleted.",
+            "It opens the catalogue again every 30 s.",
+            "Until it can be used.",
+            "Do what the reason asks for; the catalogues are in the folder sets of the server's state folder. One that is lost is made again from the pools' notes.",
+        ],
+        Morning,
+    ),
+];

@@ -1,0 +1,109 @@
+//! Sets as other threads see them, and how those give orders to their keepers.
+
+use super::wanted::WantedSet;
+use protect::set_keeper::{PersonOrder, SetView};
+use report::Refusal;
+use std::fmt;
+use tokio::sync::{mpsc, oneshot};
+
+/// Orders that wait for one set; more are refused.
+pub(crate) const SET_ORDERS_MAX: usize = 16;
+
+/// A set of the site file, with what its keeper knows.
+#[derive(Clone, Debug)]
+pub struct ServedSet {
+    pub wanted: WantedSet,
+    pub keeping: SetKeeping,
+}
+
+/// The keeper of a set.
+#[derive(Clone, Debug)]
+pub enum SetKeeping {
+    /// An agent on the mail host.
+    Agent,
+    /// This server.
+    Server {
+        /// As of the last look, a minute old at most; `None` before the first one.
+        view: Option<SetView>,
+        /// The reason why its catalogue is not open.
+        problem: Option<String>,
+        orders: SetOrders,
+    },
+}
+
+/// An order about a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetOrder {
+    /// A backup now, with holds from its cut on.
+    BackUp { holds: Vec<String> },
+    /// An order about the backup of this number.
+    Follow { number: u64, order: PersonOrder },
+}
+
+/// The answer to an order that was followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetOrderAnswer {
+    /// The backup of the order.
+    pub number: u64,
+    /// The set afterwards.
+    pub view: SetView,
+}
+
+/// The reason for which an order was not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetOrderRefusal {
+    /// There is no such backup.
+    Unknown(Refusal),
+    /// The set does not allow it.
+    Refused(Refusal),
+    /// The keeper cannot do it now.
+    NotNow(Refusal),
+}
+
+/// An order on its way.
+pub(crate) struct SetRequest {
+    pub order: SetOrder,
+    /// The person who gives it.
+    pub by: String,
+    pub answer: oneshot::Sender<Result<SetOrderAnswer, SetOrderRefusal>>,
+}
+
+/// Gives orders to the keeper of one set.
+#[derive(Clone)]
+pub struct SetOrders(mpsc::Sender<SetRequest>);
+
+impl fmt::Debug for SetOrders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetOrders").finish_non_exhaustive()
+    }
+}
+
+impl SetOrders {
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<SetRequest>) {
+        let (give, take) = mpsc::channel(SET_ORDERS_MAX);
+        (Self(give), take)
+    }
+
+    /// Gives an order, and waits for its answer however long that takes; dropping the wait ends nothing.
+    ///
+    /// # Errors
+    ///
+    /// It is not followed; or the keeper ends before it answers, and what has become of it is not known.
+    pub async fn give(&self, order: SetOrder, by: &str) -> Result<SetOrderAnswer, SetOrderRefusal> {
+        let (tell, answer) = oneshot::channel();
+        let request = SetRequest { order, by: by.to_owned(), answer: tell };
+        self.0.try_send(request).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => {
+                let problem = format!("{SET_ORDERS_MAX} orders wait for the set already");
+                SetOrderRefusal::NotNow(Refusal::new(problem, "try again"))
+            }
+            mpsc::error::TrySendError::Closed(_) => ended(),
+        })?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+fn ended() -> SetOrderRefusal {
+    let next = "look at the set again: 'spindle protect list'";
+    SetOrderRefusal::NotNow(Refusal::new("the set is not kept any more, or its keeper ended", next))
+}

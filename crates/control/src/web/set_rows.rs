@@ -1,0 +1,178 @@
+//! Rows of sets in the API's answers.
+
+use crate::sets::{ServedSet, SetKeeping};
+use protect::{
+    backup_schedule::BackupKind,
+    catalogue::LabelWord,
+    retention::BackupProof,
+    set_keeper::{BackupView, SetVolume},
+};
+use report::calendar::utc_time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// A set of volumes that are backed up together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetRow {
+    pub name: String,
+    pub kept_by: SetKeeperName,
+    /// In the order of the site file.
+    pub volumes: Vec<SetVolumeRow>,
+    pub schedules: Vec<String>,
+    /// Time zone of the schedules.
+    pub zone: String,
+    /// The next backup is made then, if no clock jumps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<String>,
+    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, or `not-kept` if the catalogue cannot be used.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub problems: BTreeMap<String, String>,
+    /// Newest first, a minute old at most. None of a set that an agent keeps.
+    pub backups: Vec<SetBackupRow>,
+}
+
+/// The keeper of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SetKeeperName {
+    Server,
+    /// On the mail host, which knows its backups.
+    Agent,
+}
+
+/// A volume of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetVolumeRow {
+    pub pool: String,
+    pub volume: String,
+    pub holds_logs: bool,
+}
+
+/// A backup of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetBackupRow {
+    /// Unique in the set; higher ones are newer, whatever their times say.
+    pub number: u64,
+    /// That of its snapshots.
+    pub name: String,
+    /// By the clock of then.
+    pub at: String,
+    /// `full`, `logs` or `crash`.
+    pub kind: String,
+    /// `application`, `filesystem` or `crash`.
+    pub label: String,
+    /// Why the label is not better.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// `schedule`, `found`, or the person who ordered it.
+    pub by: String,
+    /// Periods of the schedules of which it filled a slot.
+    pub periods: Vec<String>,
+    /// `proven`, `unproven` or `damaged`.
+    pub proof: String,
+    pub holds: Vec<String>,
+    /// Seconds from now on in which nobody can delete it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked_for_seconds: Option<i64>,
+    /// Reasons for which it stays; if there are none, it goes after the next backup.
+    pub stays: Vec<String>,
+    pub points: Vec<SetPointRow>,
+    /// Number of the full backup that these logs bring forward.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<u64>,
+}
+
+/// A snapshot of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetPointRow {
+    pub pool: String,
+    /// Name of the volume when it was cut.
+    pub volume: String,
+    /// UUIDs of the volume and of the snapshot.
+    pub volume_id: String,
+    pub snapshot_id: String,
+}
+
+impl SetRow {
+    pub fn of(set: &ServedSet) -> Self {
+        let settings = &set.wanted.settings;
+        let row = Self {
+            name: settings.name.clone(),
+            kept_by: SetKeeperName::Agent,
+            volumes: settings.volumes.iter().map(SetVolumeRow::of).collect(),
+            schedules: settings.schedules.schedules().iter().map(ToString::to_string).collect(),
+            zone: settings.schedules.zone().to_string(),
+            next_at: None,
+            problems: BTreeMap::new(),
+            backups: Vec::new(),
+        };
+        let SetKeeping::Server { view, problem, .. } = &set.keeping else { return row };
+        let lasting = view.iter().flat_map(|view| &view.problems);
+        let lasting = lasting.map(|(problem, text)| (problem.word().to_owned(), text.clone()));
+        let not_kept = problem.iter().map(|problem| ("not-kept".to_owned(), problem.clone()));
+        let backups = view.iter().flat_map(|view| view.backups.iter().rev());
+        Self {
+            kept_by: SetKeeperName::Server,
+            next_at: view.as_ref().filter(|_| problem.is_none()).map(|view| utc_time(view.next.0)),
+            problems: lasting.chain(not_kept).collect(),
+            backups: backups.map(SetBackupRow::of).collect(),
+            ..row
+        }
+    }
+}
+
+impl SetVolumeRow {
+    fn of(SetVolume { pool, volume, is_log }: &SetVolume) -> Self {
+        Self { pool: pool.clone(), volume: volume.clone(), holds_logs: *is_log }
+    }
+}
+
+impl SetBackupRow {
+    pub fn of(backup: &BackupView) -> Self {
+        let texts = |list: &[String]| list.to_vec();
+        Self {
+            number: backup.number,
+            name: backup.name.clone(),
+            at: utc_time(backup.at.0),
+            kind: match backup.kind {
+                BackupKind::Full => "full",
+                BackupKind::InterimLogs => "logs",
+                BackupKind::InterimCrash => "crash",
+            }
+            .to_owned(),
+            label: match backup.label {
+                LabelWord::Application => "application",
+                LabelWord::Filesystem => "filesystem",
+                LabelWord::Crash => "crash",
+            }
+            .to_owned(),
+            reasons: texts(&backup.reasons),
+            by: backup.by.clone(),
+            periods: backup.periods.iter().map(ToString::to_string).collect(),
+            proof: match backup.proof {
+                BackupProof::Proven => "proven",
+                BackupProof::Unproven => "unproven",
+                BackupProof::Damaged => "damaged",
+            }
+            .to_owned(),
+            holds: texts(&backup.holds),
+            locked_for_seconds: backup.locked_for_s,
+            stays: backup.stays.iter().map(ToString::to_string).collect(),
+            points: backup
+                .points
+                .iter()
+                .map(|point| {
+                    let (volume_id, snapshot_id) = point.id.split_once('/').unwrap_or((&point.id, ""));
+                    SetPointRow {
+                        pool: point.pool.clone(),
+                        volume: point.volume.clone(),
+                        volume_id: volume_id.to_owned(),
+                        snapshot_id: snapshot_id.to_owned(),
+                    }
+                })
+                .collect(),
+            needs: backup.needs,
+        }
+    }
+}
