@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 use world::{
-    JoinHandle, World,
+    IoErrorKind, JoinHandle, World,
     real::{HostStateFile, freeze::WritablePlace, host_files, signals::interrupted},
     with_deadline,
 };
@@ -142,7 +142,12 @@ pub(super) fn open(world: &World, set: &KeptSet) -> Result<SetKeeper, Refusal> {
         runner: format!("spindle protect run, process {} on {}", process::id(), host.trim()),
     };
     let refused = |problem: String| Refusal::new(problem, "");
-    let file = HostStateFile::open(&set.catalogue).map_err(|error| refused(error.to_string()))?;
+    let file = HostStateFile::open(&set.catalogue).map_err(|error| {
+        let is_taken = error.kind() == IoErrorKind::Busy;
+        let remedy =
+            if is_taken { "a set has one runner: end the other one, or leave it this set" } else { "" };
+        Refusal::new(error.to_string(), remedy)
+    })?;
     SetKeeper::open(world, Box::new(file), opening).map_err(|error| refused(error.to_string()))
 }
 
@@ -249,7 +254,7 @@ fn say(world: &World, keeper: &mut SetKeeper, console: &Console) -> Result<(), R
             SetNotice::Warning(text) => (Severity::Warning, None, false, text),
             SetNotice::Began(problem, text) => (Severity::Warning, Some(problem.word()), false, text),
             SetNotice::Ended(problem) => {
-                (Severity::Note, Some(problem.word()), true, format!("over: {}", problem.word()))
+                (Severity::Note, Some(problem.word()), true, problem.ended().to_owned())
             }
         };
         let at = utc_time(world.wall().seconds);

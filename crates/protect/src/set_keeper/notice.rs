@@ -41,6 +41,17 @@ impl SetProblem {
             Self::Full => "full",
         }
     }
+
+    /// What is so when it has ended, for people.
+    pub fn ended(self) -> &'static str {
+        match self {
+            Self::Failing => "backups are made again",
+            Self::Waiting => "the pools answer again",
+            Self::Strays => "no point is left that this catalogue does not have",
+            Self::Left => "what was left is removed",
+            Self::Full => "there is room again, or backups may go",
+        }
+    }
 }
 
 /// The problems that last, and lines that were not said yet.
