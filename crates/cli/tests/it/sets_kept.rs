@@ -2,6 +2,7 @@
 
 use crate::{
     judged_exports::until,
+    online_verbs::make_token,
     pool_drives::done,
     sites_served::{SITE, Served},
     spindle::{Bench, json_of},
@@ -30,6 +31,34 @@ fn refused(bench: &Bench, arguments: &[&str]) -> String {
 
 fn order(bench: &Bench, arguments: &[&str]) -> Value {
     json_of(&done(&bench.run(&[arguments, &["--state", "state", "--json"]].concat())))
+}
+
+/// Callers with tokens of each role, who do what it may do and no more.
+fn check_roles(bench: &Bench) {
+    for (role, pools) in [("read", &[][..]), ("operate", &[]), ("admin", &["--pool", "mail"])] {
+        make_token(bench, role, &[&["--role", role], pools].concat());
+    }
+    let socket = format!("unix:{}", bench.path("state/spindle.sock").display());
+    let call = |role: &str, arguments: &[&str]| {
+        let said = bench.run(&[arguments, &["--server", &socket, "--token-file", role]].concat());
+        (said.code, said.stderr)
+    };
+    for (role, arguments, expected) in [
+        ("read", &["protect", "list", "post"][..], None),
+        ("read", &["protect", "now", "post"], Some("it takes the role operate")),
+        ("operate", &["protect", "hold", "post", "1", "operator"], None),
+        ("operate", &["protect", "lock", "post", "1", "--for", "15d"], Some("it takes the role admin")),
+        ("operate", &["protect", "delete", "post", "1"], Some("it takes the role admin")),
+        // It may see one of the set's pools alone.
+        ("admin", &["protect", "list", "post"], Some("there is no set post")),
+        ("admin", &["protect", "delete", "post", "1"], Some("there is no set post")),
+    ] {
+        let (code, said) = call(role, arguments);
+        assert_eq!(code, Some(if expected.is_some() { 2 } else { 0 }), "{role} {arguments:?}: {said}");
+        assert!(said.contains(expected.unwrap_or_default()), "{role} {arguments:?}: {said}");
+    }
+    let audit = done(&bench.run(&["audit", "export", "--state", "state"]));
+    assert!(audit.contains("PUT /v1/sets/post/backups/1/holds/operator"), "{audit}");
 }
 
 #[test]
@@ -63,6 +92,7 @@ fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart()
     let why = refused(&bench, &["protect", "lock", "post", "1", "--for", "1d"]);
     assert!(why.contains("only longer is possible"), "{why}");
     assert!(refused(&bench, &["protect", "list", "none"]).contains("there is no set none"));
+    check_roles(&bench);
     served.end();
 
     assert!(bench.path("state/sets/post.catalogue").exists());
@@ -77,6 +107,9 @@ fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart()
     assert_eq!(kept["holds"][0], "audit");
     let text = done(&bench.run(&["protect", "list", "--state", "state"]));
     assert!(text.contains("post: 60x1min, 24x1h in UTC: mail/store, logs/log (logs)"), "{text}");
-    assert!(text.contains("full, crash, unproven; stays: held: audit, locked for "), "{text}");
+    assert!(
+        text.contains("full, crash, unproven; stays: held: audit, held: operator, locked for "),
+        "{text}"
+    );
     served.end();
 }

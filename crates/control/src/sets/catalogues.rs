@@ -39,3 +39,24 @@ impl CatalogueFiles for FolderCatalogues {
         Ok(Box::new(HostStateFile::open(&self.folder.join(format!("{set}{END}")))?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use world::IoErrorKind;
+
+    #[test]
+    fn a_catalogue_has_one_runner_and_a_file_by_the_name_of_its_set() {
+        let state = tempfile::tempdir().unwrap();
+        let catalogues = FolderCatalogues::new(state.path());
+        let first = catalogues.open("mail").unwrap();
+        first.write_at(0, b"a line").unwrap();
+        assert_eq!(catalogues.open("mail").unwrap_err().kind(), IoErrorKind::Busy);
+        let other = catalogues.open("mail of boston").unwrap();
+        assert_eq!(other.size().unwrap(), 0, "another set has another file");
+        drop(first);
+        assert_eq!(catalogues.open("mail").unwrap().size().unwrap(), 6);
+        let folder = host_files::list(&state.path().join(FOLDER)).unwrap();
+        assert_eq!(folder, ["mail of boston.catalogue", "mail.catalogue"]);
+    }
+}

@@ -107,3 +107,29 @@ fn ended() -> SetOrderRefusal {
     let next = "look at the set again: 'spindle protect list'";
     SetOrderRefusal::NotNow(Refusal::new("the set is not kept any more, or its keeper ended", next))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn a_queue_that_is_full_refuses_and_one_that_ends_says_so() {
+        let (orders, requests) = SetOrders::channel();
+        let back_up = || SetOrder::BackUp { holds: Vec::new() };
+        for _ in 0..SET_ORDERS_MAX {
+            assert_eq!(orders.give(back_up(), "ada").now_or_never(), None, "it waits");
+        }
+        let refused = orders.give(back_up(), "ada").now_or_never();
+        let Some(Err(SetOrderRefusal::NotNow(refusal))) = refused else { panic!("{refused:?}") };
+        assert_eq!(refusal.to_string(), "16 orders wait for the set already; try again");
+        drop(requests);
+        let refused = orders.give(back_up(), "ada").now_or_never();
+        assert!(matches!(refused, Some(Err(SetOrderRefusal::NotNow(why))) if why == refusal_of_end()));
+    }
+
+    fn refusal_of_end() -> Refusal {
+        let SetOrderRefusal::NotNow(refusal) = ended() else { unreachable!("it is that") };
+        refusal
+    }
+}

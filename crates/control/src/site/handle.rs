@@ -39,13 +39,19 @@ pub const REQUESTS_MAX: usize = 16;
 #[derive(Clone)]
 pub struct SiteHandle {
     site: watch::Receiver<Arc<SiteView>>,
-    schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
-    sets: watch::Receiver<Arc<Vec<ServedSet>>>,
+    backups: BackupViews,
     /// Of changes, and of plans.
     requests: [mpsc::Sender<SiteRequest>; 2],
     progress: ApplyProgress,
     /// Of work over several pools.
     pub operation_places: Arc<OperationPlaces>,
+}
+
+/// Schedules and sets, as their flows show them.
+#[derive(Clone)]
+pub(super) struct BackupViews {
+    pub schedules: watch::Receiver<Arc<Vec<ScheduleView>>>,
+    pub sets: watch::Receiver<Arc<Vec<ServedSet>>>,
 }
 
 /// The pools of a site.
@@ -178,22 +184,22 @@ pub enum RequestRefusal {
 impl SiteHandle {
     pub(super) fn new(
         site: watch::Receiver<Arc<SiteView>>,
-        (schedules, sets): (watch::Receiver<Arc<Vec<ScheduleView>>>, watch::Receiver<Arc<Vec<ServedSet>>>),
+        backups: BackupViews,
         requests: [mpsc::Sender<SiteRequest>; 2],
         progress: ApplyProgress,
         operation_places: Arc<OperationPlaces>,
     ) -> Self {
-        Self { site, schedules, sets, requests, progress, operation_places }
+        Self { site, backups, requests, progress, operation_places }
     }
 
     /// The progress of the schedules in each pool, a minute old at most.
     pub fn schedules(&self) -> Arc<Vec<ScheduleView>> {
-        Arc::clone(&self.schedules.borrow())
+        Arc::clone(&self.backups.schedules.borrow())
     }
 
     /// The sets of the site file, in its order.
     pub fn sets(&self) -> Arc<Vec<ServedSet>> {
-        Arc::clone(&self.sets.borrow())
+        Arc::clone(&self.backups.sets.borrow())
     }
 
     /// The pools as they are now.

@@ -4,7 +4,8 @@
 use super::{
     apply_progress::ApplyProgress,
     handle::{
-        PoolHandle, REQUESTS_MAX, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView, WantedAnswer,
+        BackupViews, PoolHandle, REQUESTS_MAX, SiteAnswer, SiteHandle, SiteRequest, SiteText, SiteView,
+        WantedAnswer,
     },
     planning::{PlanOccasion, PlannedSite, SitePlanner},
     row_refusal::{RowRefusal, RowRefusalKind},
@@ -76,16 +77,10 @@ impl SiteRequests {
 impl SiteServer {
     /// Looks at the site and asks for changes, from any thread.
     pub fn handle(&self) -> SiteHandle {
-        let (schedules, sets) = (self.schedules.progress(), self.sets.shown());
+        let backups = BackupViews { schedules: self.schedules.progress(), sets: self.sets.shown() };
         let SiteRequests { view, progress, give, give_plan, .. } = &self.requests;
         let give = [give.clone(), give_plan.clone()];
-        SiteHandle::new(
-            view.subscribe(),
-            (schedules, sets),
-            give,
-            progress.clone(),
-            Arc::clone(&self.operation_places),
-        )
+        SiteHandle::new(view.subscribe(), backups, give, progress.clone(), Arc::clone(&self.operation_places))
     }
 
     /// The next request of another thread.

@@ -22,7 +22,7 @@ use std::{
 };
 use world::{
     Random,
-    sim::{SimLimits, SimOutcome},
+    sim::{SimLimits, SimOutcome, StateFileFaults},
 };
 
 const QUARTER_S: i64 = 900;
@@ -48,11 +48,14 @@ const SITE: &str = "
     at_least = 2
 ";
 
-fn run(seed: u64, test: impl AsyncFnOnce(ScheduledLife) + 'static) {
+fn run(seed: u64, test: impl AsyncFnOnce(ScheduledLife, SimCatalogues) + 'static) {
     let mut fixture = Fixture::new(seed);
-    let life = fixture.life();
+    let (life, catalogues) = (fixture.life(), fixture.catalogues.clone());
     let limits = SimLimits { span: Duration::from_secs(5 * 86_400), ..SimLimits::generous() };
-    fixture.simulation.run(limits, |world| async move { test(life.in_world(&world)).await }).completed();
+    fixture
+        .simulation
+        .run(limits, |world| async move { test(life.in_world(&world), catalogues).await })
+        .completed();
 }
 
 fn view_of(life: &RunningLife, set: &str) -> SetView {
@@ -81,7 +84,7 @@ fn follow(number: u64, order: PersonOrder) -> SetOrder {
 
 #[test]
 fn a_set_is_backed_up_over_its_pools_by_its_schedules_and_by_people() {
-    run(1, async |life| {
+    run(1, async |life, _| {
         let mut life = life.begin(SITE).await.unwrap();
         life.open();
         life.sleep(10).await;
@@ -113,6 +116,69 @@ fn a_set_is_backed_up_over_its_pools_by_its_schedules_and_by_people() {
             "{lines:?}"
         );
         assert!(lines.iter().all(|line| !line.contains("was not made")), "{lines:?}");
+        life.server.stop().await;
+    });
+}
+
+#[test]
+fn a_catalogue_that_cannot_be_written_stops_its_set_until_it_can() {
+    run(2, async |life, catalogues| {
+        let mut life = life.begin(&minutes()).await.unwrap();
+        life.open();
+        life.sleep(10).await;
+        let before = numbers(&view_of(&life, "post"));
+        catalogues.file("post").set_faults(StateFileFaults { no_space: 0..u64::MAX, ..Default::default() });
+        life.said();
+        // The next minute begins with a line that finds no space.
+        life.sleep(70).await;
+        let sets = life.server.handle().sets();
+        let SetKeeping::Server { problem: Some(problem), view: Some(view), .. } = &sets[0].keeping else {
+            panic!("{sets:?}")
+        };
+        assert_eq!(numbers(view), before, "what it showed last");
+        let refused = order(&life, "post", SetOrder::BackUp { holds: Vec::new() }).await.unwrap_err();
+        assert!(refused.contains("set post is not kept now: ") && refused.contains(problem), "{refused}");
+        let lines = life.said();
+        assert!(
+            lines.iter().any(|line| line.contains("serve: set post: ") && line.contains(problem)),
+            "{lines:?}"
+        );
+        catalogues.file("post").set_faults(StateFileFaults::default());
+        life.sleep(100).await;
+        let view = view_of(&life, "post");
+        assert!(
+            view.problems.is_empty() && view.backups.last().unwrap().number > *before.last().unwrap(),
+            "{view:?}"
+        );
+        assert!(matches!(&life.server.handle().sets()[0].keeping, SetKeeping::Server { problem: None, .. }));
+        life.server.stop().await;
+    });
+}
+
+#[test]
+fn a_set_of_an_agent_is_shown_and_not_kept_and_other_rules_count_at_once() {
+    run(3, async |life, catalogues| {
+        let agent = minutes().replace(
+            "[protect.keep]",
+            "[protect.freeze]\n kind = 'filesystem'\n mounts = ['/srv']\n [protect.keep]",
+        );
+        let mut life = life.begin(&agent).await.unwrap();
+        life.open();
+        life.sleep(70).await;
+        assert!(matches!(life.server.handle().sets()[0].keeping, SetKeeping::Agent));
+        assert_eq!(catalogues.file("post").contents(), b"", "nobody opened its catalogue");
+        life.apply(&minutes(), PlanOccasion::Reload).await.unwrap();
+        life.sleep(200).await;
+        let (all, first) = (numbers(&view_of(&life, "post")), view_of(&life, "post").id);
+        assert!(all.len() == 4, "three of minutes, and the one of the quarter: {all:?}");
+        life.apply(&minutes().replace("3x1min", "1x1min"), PlanOccasion::Reload).await.unwrap();
+        life.sleep(60).await;
+        let view = view_of(&life, "post");
+        assert_eq!((view.backups.len(), view.id), (2, first), "the same catalogue, with other rules");
+        life.apply(&agent, PlanOccasion::Reload).await.unwrap();
+        life.said();
+        life.sleep(70).await;
+        assert_eq!(life.listed().await["mail/a"].len(), 2, "its backups stay");
         life.server.stop().await;
     });
 }
@@ -279,7 +345,8 @@ async fn live(
         if is_waiting || view.problems.contains_key(&SetProblem::Strays) {
             return Err(format!("after {spell:?}: {:?}", view.problems));
         }
-        let checked = seen.borrow().check(&catalogues, &life.listed().await, hidden);
+        let listed = life.listed().await;
+        let checked = seen.borrow().check(&catalogues, &listed, hidden);
         checked.map_err(|why| format!("after {spell:?}: {why}"))?;
     }
     life.server.stop().await;
