@@ -4,7 +4,7 @@
 mod add_drive;
 pub mod arguments;
 mod branching;
-mod confirmation;
+pub mod confirmation;
 mod copying;
 mod create;
 mod cut;

@@ -1,6 +1,6 @@
 //! Arguments of `spindle protect`.
 
-use super::set_arguments::SetVerb;
+use super::{restore::RestoreArguments, set_arguments::SetVerb};
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -31,6 +31,8 @@ pub struct ProtectArguments {
 pub enum ProtectVerb {
     #[command(flatten)]
     Set(SetVerb),
+    /// Take all volumes of a set back to a backup, or clone them beside the live ones
+    Restore(RestoreArguments),
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }
