@@ -24,7 +24,7 @@ The server shows the backups of the sets that it keeps itself, as of the last mi
 
 Without a hold, it goes when no rule of the set wants it.")]
     Now {
-        /// The set
+        /// Name of the set
         #[arg(value_name = "SET")]
         set: String,
 
@@ -72,7 +72,7 @@ It takes a token with the role admin.")]
 /// A backup of a set.
 #[derive(Clone, Debug, Args)]
 pub struct BackupArguments {
-    /// The set
+    /// Name of the set
     #[arg(value_name = "SET")]
     pub set: String,
 

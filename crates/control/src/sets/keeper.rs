@@ -114,7 +114,7 @@ struct Surroundings {
     board: Rc<SetBoard>,
 }
 
-/// What others see of the sets.
+/// The sets as others see them.
 struct SetBoard {
     shown: watch::Sender<Arc<Vec<ServedSet>>>,
     /// By name; the order of the file is that of the list.

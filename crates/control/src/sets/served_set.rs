@@ -21,7 +21,6 @@ pub struct ServedSet {
 pub enum SetKeeping {
     /// An agent on the mail host.
     Agent,
-    /// This server.
     Server {
         /// As of the last look, a minute old at most; `None` before the first one.
         view: Option<SetView>,

@@ -62,7 +62,7 @@ pub struct SetBackupRow {
     pub kind: String,
     /// `application`, `filesystem` or `crash`.
     pub label: String,
-    /// Why the label is not better.
+    /// Reasons for a label that is not better.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     /// `schedule`, `found`, or the person who ordered it.

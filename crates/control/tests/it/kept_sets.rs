@@ -188,7 +188,7 @@ fn minutes() -> String {
     SITE.replace("'3x15min', '2x1d@03:00'", "'3x1min', '2x15min'").replace("at_least = 2", "at_least = 1")
 }
 
-/// What was seen of the backups of a set, whatever became of the server that showed it.
+/// Backups of a set that a server has shown, whatever became of it then.
 #[derive(Clone, Debug, Default)]
 struct SeenBackups {
     numbers: BTreeSet<u64>,
@@ -279,11 +279,11 @@ enum Spell {
     },
 }
 
-type Seen = Rc<RefCell<SeenBackups>>;
+type SeenLedger = Rc<RefCell<SeenBackups>>;
 
 async fn live(
     life: ScheduledLife,
-    (catalogues, seen): (SimCatalogues, Seen),
+    (catalogues, seen): (SimCatalogues, SeenLedger),
     spells: Vec<Spell>,
     hidden: Option<&'static str>,
 ) -> Result<(), String> {
@@ -374,7 +374,7 @@ fn lives(
 ) -> Result<u64, String> {
     let mut fixture = Fixture::new(seed);
     let mut random = fixture.simulation.random("lives");
-    let seen = Seen::default();
+    let seen = SeenLedger::default();
     let mut crashes = 0;
     for number in 0..number_of {
         let LifePlan { spells, hidden, polls } = plan(&mut random, number);

@@ -66,7 +66,7 @@ pub struct SetFreeze {
     /// Longest freeze, at most 20s; 10s if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub budget: String,
-    /// What becomes of a cut that no freeze covers: remove, or crash to keep it as such; remove if left out.
+    /// Fate of a cut that no freeze covers: remove, or crash to keep it as such; remove if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uncovered: String,
 }
@@ -87,7 +87,7 @@ pub struct SetRetention {
     /// Backups that count for `at_least`: verified ones alone; all if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub only_after: String,
-    /// What happens when a pool is full: thin-out deletes old backups, keep lets writes fail; thin-out if left out.
+    /// Rule of a full pool: thin-out deletes old backups, keep lets writes fail; thin-out if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub on_full: String,
     /// Time from its cut in which nobody can delete a backup; none if left out.
