@@ -68,6 +68,7 @@ mod refusals;
 mod refused_places;
 mod rehearsals;
 mod remote_drives;
+mod restored_sets;
 mod salvage;
 mod searches;
 mod served_transfers;
