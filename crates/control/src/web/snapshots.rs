@@ -226,14 +226,14 @@ async fn check_lock(api: &ApiState, meant: &MeantVolume, snapshot: SnapshotId) -
         })
     });
     let Some(found) = found.await? else { return Ok(()) };
-    let Ok(Some(PointNote { lock_s: Some(lock_s), .. })) = PointNote::decode(&found.note) else {
-        return Ok(());
-    };
-    let cut_s = (found.created_at.0 / 1_000_000_000) as i64;
-    let until_s = cut_s.saturating_add(lock_s);
-    if api.world.unix_s() >= until_s {
-        return Ok(());
-    }
+    let Ok(Some(note)) = PointNote::decode(&found.note) else { return Ok(()) };
+    let (now, cut_s) = (api.world.unix_s(), (found.created_at.0 / 1_000_000_000) as i64);
+    let of_note = note.lock_s.map(|lock_s| cut_s.saturating_add(lock_s));
+    // A lock that people made longer is in the catalogue alone.
+    let id = format!("{volume}/{snapshot}");
+    let of_catalogue =
+        api.site.sets().iter().find_map(|set| set.locked_for_s(&id)).map(|left_s| now + left_s);
+    let Some(until_s) = of_note.max(of_catalogue).filter(|until_s| now < *until_s) else { return Ok(()) };
     let until = utc_time(until_s);
     let refusal = Refusal::new(
         format!("{} is a backup that is locked until {until}: nobody can delete it before", found.name),
