@@ -102,6 +102,7 @@ mod two_sites_withheld;
 mod verb_table;
 mod verify;
 mod verify_counts;
+mod verify_sources;
 mod verify_torn;
 mod volume_diff;
 mod volume_limits;
