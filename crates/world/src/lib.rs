@@ -7,8 +7,8 @@
 //! (`clippy.toml` bans them).
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`], [`latency`], [`metered_device`], [`directory`],
-//! [`state_file`], [`extent_directory`], [`network`], [`program`], [`mount_freeze`], [`clock`], [`random`], [`world`](mod@world),
-//! [`threads`], [`job`], [`checked_line`](mod@checked_line), then [`real`], [`sim`].
+//! [`state_file`], [`extent_directory`], [`overlay`], [`network`], [`program`], [`mount_freeze`], [`clock`], [`random`],
+//! [`world`](mod@world), [`threads`], [`job`], [`checked_line`](mod@checked_line), then [`real`], [`sim`].
 
 pub mod units;
 
@@ -27,6 +27,8 @@ pub mod directory;
 pub mod state_file;
 
 pub mod extent_directory;
+
+pub mod overlay;
 
 pub mod network;
 

@@ -459,11 +459,13 @@ impl OnlinePool {
 }
 
 /// Services and clients in words, behind a comma; empty if there are none.
-fn uses_behind_comma(VolumeUses { services, initiators }: &VolumeUses) -> String {
-    match (services.is_empty(), initiators.is_empty()) {
+fn uses_behind_comma(VolumeUses { services, initiators, nbd_clients }: &VolumeUses) -> String {
+    let mut clients = initiators.clone();
+    clients.extend(nbd_clients.then(|| "NBD clients".to_owned()));
+    match (services.is_empty(), clients.is_empty()) {
         (true, _) => String::new(),
         (false, true) => format!(", served as {}", services.join(", ")),
-        (false, false) => format!(", served as {}, to {}", services.join(", "), initiators.join(", ")),
+        (false, false) => format!(", served as {}, to {}", services.join(", "), clients.join(", ")),
     }
 }
 

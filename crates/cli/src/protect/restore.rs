@@ -15,7 +15,7 @@ use crate::{
 };
 use clap::Args;
 use control::web::{
-    client::{Method, NewCloneBody, PointRow, RollbackBody, SessionKind, SessionRow, VolumeUses, in_uri},
+    client::{Method, NewCloneBody, PointRow, RollbackBody, VolumeUses, in_uri},
     differences::DifferenceEnd,
     rows::{RollbackRow, VolumeEntry, VolumePage},
 };
@@ -148,12 +148,8 @@ async fn look_at(server: &ServerConnection, point: PointRow) -> Result<RestoredV
     let volume: VolumeEntry = server.get(&path).await?;
     let uses: VolumeUses = server.get(&format!("{path}/uses")).await?;
     let mut users = uses.initiators;
-    // NBD clients have no names: their connections are counted.
-    for service in uses.services.iter().filter_map(|service| service.strip_prefix("NBD export ")) {
-        let sessions: Vec<SessionRow> =
-            server.get(&format!("/v1/sessions?service={}", in_uri(service))).await?;
-        let of_nbd = sessions.iter().filter(|session| session.protocol == SessionKind::Nbd);
-        users.extend(of_nbd.map(|session| format!("NBD client {}", session.peer)));
+    if uses.nbd_clients {
+        users.push("NBD clients".to_owned());
     }
     let is_done = is_unchanged_since(server, &path, &point.name).await?;
     Ok(RestoredVolume { volume, point, users, is_done })

@@ -1,6 +1,9 @@
 //! The verbs about sets that a server keeps: lists, and orders about backups.
 
-use super::set_arguments::{BackupArguments, BackupHoldArguments, SetVerb};
+use super::{
+    backup_points::SetPoints,
+    set_arguments::{BackupArguments, BackupHoldArguments, SetVerb},
+};
 use crate::{
     console::Console,
     exit_status::ExitStatus,
@@ -37,7 +40,10 @@ pub async fn run(
             if console.is_for_programs() {
                 console.json_of(&rows)?;
             }
-            rows.iter().for_each(|row| say_set(row, console));
+            for row in &rows {
+                say_set(row, console);
+                say_of_agent(row, &server, console).await?;
+            }
             if rows.is_empty() {
                 console.say("no sets: [[protect]] of the site file describes them (docs/protect.md)");
             }
@@ -48,6 +54,7 @@ pub async fn run(
                 console.json_of(&row)?;
             }
             say_set(&row, console);
+            say_of_agent(&row, &server, console).await?;
         }
         SetVerb::Now { set, hold } => {
             let path = format!("{}/backups", path_of(set));
@@ -127,6 +134,27 @@ fn say_set(row: &SetRow, console: &Console) {
     if row.backups.is_empty() && row.kept_by == SetKeeperName::Server {
         console.say("  no backups yet");
     }
+}
+
+/// The backups of a set that an agent keeps, as far as their points tell.
+async fn say_of_agent(row: &SetRow, server: &ServerConnection, console: &Console) -> Result<(), Refusal> {
+    if row.kept_by != SetKeeperName::Agent {
+        return Ok(());
+    }
+    let known = SetPoints::ask(server, &row.name).await?;
+    for backup in known.backups().rev() {
+        let (number, points) = (backup.note.sequence, backup.points.len());
+        let missing = if points == backup.note.points as usize { "" } else { ", others are missing" };
+        console.say(&format!(
+            "  {number} {}: {}; {points} snapshots{missing}",
+            backup.name,
+            backup.label_text()
+        ));
+    }
+    if !known.silent_text().is_empty() {
+        console.warn(&format!("set {}{}", row.name, known.silent_text()));
+    }
+    Ok(())
 }
 
 /// `full, crash, unproven; stays: schedule of 1h, held: upgrade`.

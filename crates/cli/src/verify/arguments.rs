@@ -1,6 +1,10 @@
 //! Arguments of `spindle verify`.
 
-use crate::quantity::{parse_rate, parse_size};
+use crate::{
+    quantity::{parse_rate, parse_size},
+    remote_arguments::RemoteArguments,
+};
+use ::verify::running::VerifyLevel;
 use clap::Args;
 use std::{num::NonZeroUsize, path::PathBuf};
 use world::ByteCount;
@@ -15,6 +19,9 @@ use world::ByteCount;
   spindle verify /mnt/db --at-most 2TB --resume night.state        2 TB of it each night
   spindle verify priv1.edb --fix-ecc priv1-repaired.edb            a copy without single flipped bits
   spindle verify /dev/sdb --scan                  databases and logs on a device that nothing can mount
+  spindle verify mail/store@monday --level recover                 a snapshot of a stopped pool: its databases come up
+                                                  in memory, and every record is read
+  spindle verify nbds://array/store@monday nbds://array/logs@monday            the same from a server
   spindle verify /mnt/snapshot --json | jq -r '.files[] | select(.result == \"damaged\") | .path'
 
 Input is never written to, so snapshots and backups may be mounted read-only. docs/verify.md explains what is checked,
@@ -22,20 +29,33 @@ what is not, and what a clean result proves.
 
 Ends with 0 if everything is clean, 1 if something is damaged or cannot be recovered, 2 if not everything could be checked.")]
 pub struct VerifyArguments {
-    /// Databases, logs, checkpoints; folders with everything below them; block devices. File types are
-    /// detected by content
-    #[arg(value_name = "PATH", required = true)]
+    /// Databases, logs, checkpoints; folders with everything below them; block devices and images; volumes and
+    /// snapshots of a stopped pool (POOL/VOLUME@SNAPSHOT); remote devices (iscsi://HOST/TARGET/LUN,
+    /// nbd://HOST/EXPORT, nbds://, nbd+unix://). File types are detected by content; of a device, the files of
+    /// Spindle's extent directory are checked
+    #[arg(value_name = "SOURCE", required = true)]
     pub paths: Vec<PathBuf>,
 
-    /// Also check the trees of databases and the records of logs: links, order of keys, space
+    /// Depth of the check: chain (headers, whole logs, which files go together; no pages), pages (also the checksum
+    /// of every page), deep (also trees, and records of logs), recover (also a recovery in memory, and every
+    /// record read) [default: pages]
+    #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with_all = ["scan", "fix_ecc", "deep"])]
+    pub level: Option<VerifyLevel>,
+
+    /// Also check the trees of databases and the records of logs: links, order of keys, space. The same as
+    /// --level deep
     #[arg(long, conflicts_with = "scan")]
     pub deep: bool,
+
+    /// Memory for the changes that a recovery makes [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub scratch: Option<ByteCount>,
 
     /// Search devices and images without a mountable filesystem for databases and logs
     #[arg(long, conflicts_with_all = ["fix_ecc", "resume", "at_most"])]
     pub scan: bool,
 
-    /// Copy the one PATH to OUT, and correct every page or segment with a single flipped bit
+    /// Copy the one file SOURCE to OUT, and correct every page or segment with a single flipped bit
     #[arg(long, value_name = "OUT", conflicts_with_all = ["resume", "at_most"])]
     pub fix_ecc: Option<PathBuf>,
 
@@ -70,6 +90,21 @@ pub struct VerifyArguments {
     /// Do not use io_uring
     #[arg(long)]
     pub plain_io: bool,
+
+    #[command(flatten)]
+    pub remote: RemoteArguments,
+}
+
+impl VerifyArguments {
+    pub fn level(&self) -> VerifyLevel {
+        let usual = if self.deep { VerifyLevel::Deep } else { VerifyLevel::default() };
+        self.level.unwrap_or(usual)
+    }
+}
+
+fn level(text: &str) -> Result<VerifyLevel, String> {
+    let known = VerifyLevel::ALL.into_iter().find(|level| level.name() == text);
+    known.ok_or_else(|| format!("{text:?} is no level; say chain, pages, deep or recover"))
 }
 
 /// Threads at most: more than any machine has processors.

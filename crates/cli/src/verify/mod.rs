@@ -1,14 +1,15 @@
 //! `spindle verify`: whether databases and logs are whole, and whether they can be recovered.
 
 pub mod arguments;
+mod sources;
 mod terminal;
 
 use crate::{command_line::own_command, console::Console, exit_status::ExitStatus, progress::ProgressView};
 use ::verify::{
     answer::{VerifyReport, document, json_report},
     running::{
-        self, FileDiscovery, RateLimiter, ResumeError, ResumeState, RunVerdict, ScanOutcome, Settings,
-        Source, VerifyOutcome, VerifyProgress,
+        self, DividedDevice, FileDiscovery, RateLimiter, ResumeError, ResumeState, RunVerdict, ScanOutcome,
+        Settings, VerifyLevel, VerifyOutcome, VerifyProgress,
     },
 };
 use arguments::VerifyArguments;
@@ -17,6 +18,7 @@ use runs::{
     observer::{ProgressDisplay, ProgressStatus},
     outputs::check_new_file,
 };
+use sources::OpenSources;
 use std::{
     cell::Cell,
     num::NonZeroUsize,
@@ -25,7 +27,7 @@ use std::{
     time::Duration,
 };
 use world::{
-    IoError, IoErrorKind, Moment, World,
+    ByteCount, IoError, IoErrorKind, Moment, World,
     real::{
         self, RealOptions, Workers,
         host::machine,
@@ -37,9 +39,16 @@ use world::{
 /// Interval of progress updates.
 const GLANCE: Duration = Duration::from_millis(200);
 
+/// Memory for the changes of a recovery, unless said otherwise: many times the checkpoint depth of a few databases.
+const SCRATCH: ByteCount = ByteCount::gib(1);
+
 /// Runs the verb to its end.
 pub fn verify(arguments: &VerifyArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
+    if arguments.scratch.is_some() && arguments.level() != VerifyLevel::Recover {
+        let problem = "--scratch is for recoveries, and none was asked for";
+        return Err(Refusal::new(problem, "say --level recover, or leave it out"));
+    }
     if let Some(html) = &arguments.html {
         check_new_file("--html", html)?;
     }
@@ -59,13 +68,15 @@ async fn checked<'a>(
     arguments: &'a VerifyArguments,
     console: &Console,
 ) -> Result<VerifyReport<'a>, Refusal> {
-    let found = find(&arguments.paths, &arguments.paths).await?;
+    let sources = OpenSources::open(world, arguments, console).await?;
+    let found = find(&sources.paths, &sources.devices, &arguments.paths).await?;
     let resume = arguments.resume.as_deref();
-    let state = resume.map(|path| ResumeState::open(path, &arguments.paths, arguments.deep)).transpose();
+    let level = arguments.level();
+    let state = resume.map(|path| ResumeState::open(path, &arguments.paths, level)).transpose();
     let state = state.map_err(refused_state)?;
     let pace = RateLimiter::new(world, arguments.throttle, arguments.at_most);
     let watch = VerifyWatch::begin(world, console, &pace);
-    let outcome = running::run(world, &settings(arguments, &arguments.paths), found, &pace, state).await;
+    let outcome = running::run(world, &settings(arguments), found, &pace, state).await;
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
     Ok(VerifyReport { took, ..report_of(arguments, outcome, &pace) })
@@ -86,7 +97,9 @@ async fn mended<'a>(
         return Err(Refusal::new(problem, "give the file"));
     }
     check_new_file("--fix-ecc", out)?;
-    let found = find(&arguments.paths, &arguments.paths).await?;
+    let sources = OpenSources::open(world, arguments, console).await?;
+    sources.refuse_devices("--fix-ecc", "copies one file")?;
+    let found = find(&sources.paths, &[], &arguments.paths).await?;
     let [candidate] = found.candidates.as_slice() else { return Err(nothing_there(&arguments.paths)) };
     let pace = RateLimiter::new(world, arguments.throttle, None);
     let watch = VerifyWatch::begin(world, console, &pace);
@@ -100,8 +113,8 @@ async fn mended<'a>(
     };
     // What was written is read again, all of it: the answer is that of the copy.
     let copy = [out.to_owned()];
-    let outcome = match find(&copy, &copy).await {
-        Ok(found) => running::run(world, &settings(arguments, &copy), found, &pace, None).await,
+    let outcome = match find(&copy, &[], &copy).await {
+        Ok(found) => running::run(world, &settings(arguments), found, &pace, None).await,
         Err(refusal) => {
             watch.end().await;
             return Err(refusal);
@@ -118,9 +131,12 @@ async fn scanned<'a>(
     arguments: &'a VerifyArguments,
     console: &Console,
 ) -> Result<VerifyReport<'a>, Refusal> {
-    let sources: Result<Vec<_>, _> = arguments.paths.iter().map(|path| Source::open(path)).collect();
-    let sources = sources.map_err(|error| cannot_look(&error))?;
-    let workers = Workers::new(settings(arguments, &arguments.paths).jobs);
+    let mut open = OpenSources::default();
+    let mut sources = Vec::new();
+    for path in &arguments.paths {
+        sources.push(open.bytes(world, path, arguments, console).await?);
+    }
+    let workers = Workers::new(settings(arguments).jobs);
     let pace = RateLimiter::new(world, arguments.throttle, None);
     let watch = VerifyWatch::begin(world, console, &pace);
     let mut all = ScanOutcome::default();
@@ -140,8 +156,12 @@ async fn scanned<'a>(
 }
 
 /// The files to check at `paths`; a refusal names `named`.
-async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<FileDiscovery, Refusal> {
-    let found = running::find(paths).await.map_err(|error| cannot_look(&error))?;
+async fn find(
+    paths: &[PathBuf],
+    devices: &[Rc<DividedDevice>],
+    named: &[PathBuf],
+) -> Result<FileDiscovery, Refusal> {
+    let found = running::find(paths, devices).await.map_err(|error| cannot_look(&error))?;
     if found.candidates.is_empty() && found.failures.is_empty() {
         Err(nothing_there(named))
     } else {
@@ -154,13 +174,17 @@ fn report_of<'a>(
     outcome: VerifyOutcome,
     pace: &RateLimiter,
 ) -> VerifyReport<'a> {
-    let (deep, resume) = (arguments.deep, arguments.resume.as_deref());
-    VerifyReport { deep, resume, ..VerifyReport::of(&arguments.paths, outcome, pace) }
+    let (level, resume) = (arguments.level(), arguments.resume.as_deref());
+    VerifyReport { level, resume, ..VerifyReport::of(&arguments.paths, outcome, pace) }
 }
 
-fn settings(arguments: &VerifyArguments, paths: &[PathBuf]) -> Settings {
+fn settings(arguments: &VerifyArguments) -> Settings {
     let processors = NonZeroUsize::new(machine().cpu_count).unwrap_or(NonZeroUsize::MIN);
-    Settings { paths: paths.to_vec(), deep: arguments.deep, jobs: arguments.jobs.unwrap_or(processors) }
+    Settings {
+        level: arguments.level(),
+        jobs: arguments.jobs.unwrap_or(processors),
+        scratch: arguments.scratch.unwrap_or(SCRATCH),
+    }
 }
 
 /// Prints the result, writes the page, prints the JSON.

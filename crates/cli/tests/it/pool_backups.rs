@@ -1,6 +1,9 @@
-//! `prove --pool --protect`: backups under load, and one of them opened on clones and verified.
+//! `prove --pool --protect`: backups under load, and one of them opened on clones and verified, and verified where it is.
 
-use crate::spindle::{Bench, answered, json_of};
+use crate::{
+    spindle::{Bench, answered, json_of},
+    verify_sources::check_backup,
+};
 use array::{
     format::VolumeId,
     pool::{NewClone, OpenSetting, Pool, open},
@@ -45,6 +48,7 @@ fn backups_under_load_are_application_consistent_and_a_clone_of_one_verifies() {
     let verified = bench.run(&["verify", "opened"]);
     assert_eq!(verified.code, Some(0), "{}{}", verified.stdout, verified.stderr);
     assert!(fs::read_dir(&folder).expect("a folder").count() > 3, "databases, logs and their small files");
+    check_backup(&bench, &newest);
 }
 
 /// Clones every volume of a pool as the backup has it, and copies the files on the clones into a folder.

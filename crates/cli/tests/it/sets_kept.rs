@@ -89,6 +89,13 @@ fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart()
     order(&bench, &["protect", "hold", "post", "1", "audit"]);
     let locked = order(&bench, &["protect", "lock", "post", "1", "--for", "14d"]);
     assert!(locked["locked_for_seconds"].as_i64().unwrap() > 13 * 86_400, "{locked}");
+    // Its snapshots are those of nobody else, either.
+    let (name, point) = (first["name"].as_str().unwrap(), first["points"][0].clone());
+    let [pool, volume] = ["pool", "volume"].map(|key| point[key].as_str().unwrap());
+    let path = format!("state/pools/{pool}/{volume}@{name}");
+    let deleted = bench.run(&["volume", "delete", &path, "--yes", name]);
+    assert_eq!(deleted.code, Some(2), "{}", deleted.stdout);
+    assert!(deleted.stderr.contains("nobody can delete it before"), "{}", deleted.stderr);
     let why = refused(&bench, &["protect", "lock", "post", "1", "--for", "1d"]);
     assert!(why.contains("only longer is possible"), "{why}");
     assert!(refused(&bench, &["protect", "list", "none"]).contains("there is no set none"));

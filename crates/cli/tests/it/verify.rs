@@ -71,7 +71,7 @@ fn programs_get_a_format_that_stays() {
     let all =
         [&shown, database, &database["facts"], &database["checked"], set, &set["databases"][0]].map(keys);
     expect![[r#"
-        answer bytes_read deep failures files format passed_over processor_seconds seconds sets stopped unproven
+        answer bytes_read deep failures files findings format level passed_over processor_seconds seconds sets source stopped unproven version
         bytes checked damage facts findings findings_more kind notes path result warnings why
         committed dirty headers page_bytes repairs required state version
         blank correctable damaged good owned pages slack stamped torn trailers unchecked unreadable walked

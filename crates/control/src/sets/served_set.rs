@@ -1,7 +1,7 @@
 //! Sets as other threads see them, and how those give orders to their keepers.
 
 use super::wanted::WantedSet;
-use protect::set_keeper::{PersonOrder, SetView};
+use protect::set_keeper::{BackupView, PersonOrder, SetView};
 use report::Refusal;
 use std::fmt;
 use tokio::sync::{mpsc, oneshot};
@@ -14,6 +14,15 @@ pub(crate) const SET_ORDERS_MAX: usize = 16;
 pub struct ServedSet {
     pub wanted: WantedSet,
     pub keeping: SetKeeping,
+}
+
+impl ServedSet {
+    /// Seconds for which the backup of this point is locked yet; `None` if it is not, or that is not known here.
+    pub(crate) fn locked_for_s(&self, point: &str) -> Option<i64> {
+        let SetKeeping::Server { view: Some(view), .. } = &self.keeping else { return None };
+        let has_point = |backup: &&BackupView| backup.points.iter().any(|known| known.id == point);
+        view.backups.iter().find(has_point)?.locked_for_s
+    }
 }
 
 /// The keeper of a set.

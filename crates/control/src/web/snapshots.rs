@@ -24,6 +24,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use protect::{ScheduleMark, catalogue::PointNote};
+use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serving::{
     pool::volume_change::{SnapshotRef, VolumeChange, VolumeRef},
@@ -215,6 +216,32 @@ pub(super) async fn create_of_volumes(
     Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, space_as_of: None, next: None })).into_response())
 }
 
+/// Refuses a point of a backup before the lock of its cut ends: no administrator is an exception.
+async fn check_lock(api: &ApiState, meant: &MeantVolume, snapshot: SnapshotId) -> Result<(), ApiProblem> {
+    let volume = meant.id();
+    let found = read_order(api, &meant.pool, "look at snapshot", move |served| {
+        Box::pin(async move {
+            let snapshots = served.pool.snapshots(volume).unwrap_or_default();
+            Ok(snapshots.into_iter().find(|known| known.snapshot == snapshot))
+        })
+    });
+    let Some(found) = found.await? else { return Ok(()) };
+    let Ok(Some(note)) = PointNote::decode(&found.note) else { return Ok(()) };
+    let (now, cut_s) = (api.world.unix_s(), (found.created_at.0 / 1_000_000_000) as i64);
+    let of_note = note.lock_s.map(|lock_s| cut_s.saturating_add(lock_s));
+    // A lock that people made longer is in the catalogue alone.
+    let id = format!("{volume}/{snapshot}");
+    let of_catalogue =
+        api.site.sets().iter().find_map(|set| set.locked_for_s(&id)).map(|left_s| now + left_s);
+    let Some(until_s) = of_note.max(of_catalogue).filter(|until_s| now < *until_s) else { return Ok(()) };
+    let until = utc_time(until_s);
+    let refusal = Refusal::new(
+        format!("{} is a backup that is locked until {until}: nobody can delete it before", found.name),
+        "see 'spindle protect list'",
+    );
+    Err(ApiProblem::refused(&refusal))
+}
+
 fn is_of_set(row: &SnapshotRow, set: &str) -> bool {
     let note = PointNote::decode(row.note.as_deref().unwrap_or_default().as_bytes());
     matches!(note, Ok(Some(note)) if note.set.to_string() == set)
@@ -286,6 +313,7 @@ pub(super) async fn delete(
         let problem = format!("snapshot {} is of no backup of the set {set}", other.name);
         return Err(ApiProblem::bad_request(problem, "leave set out, as an administrator"));
     }
+    check_lock(&api, &meant, SnapshotId(id)).await?;
     let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(SnapshotId(id)));
     let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };
     change(&api, &meant.pool, "delete snapshot", (wanted, ChangeGuard::new(identity))).await?;

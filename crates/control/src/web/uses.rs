@@ -7,6 +7,7 @@ use super::{
     problem::ApiProblem,
 };
 use crate::journal::tokens::CallerRole;
+use array::format::row::WithheldClient;
 use axum::{
     Json,
     extract::{Path, State},
@@ -22,6 +23,9 @@ pub struct VolumeUses {
     pub services: Vec<String>,
     /// iSCSI names of the initiators that are logged in to its units. NBD clients have no names.
     pub initiators: Vec<String>,
+    /// NBD clients are connected, or the connection of one broke, which may come back with what it cached.
+    #[serde(default)]
+    pub nbd_clients: bool,
 }
 
 /// Shows by which services a volume can be used, and by whom it is.
@@ -38,8 +42,13 @@ pub(super) async fn show(
     let uses = read_order(&api, &meant.pool, "show uses", move |served| {
         Box::pin(async move {
             let device = served.exports.served(&origin);
+            let clients = device.as_ref().map(|device| device.served.known_clients()).unwrap_or_default();
             let initiators = device.map(|device| device.served.initiators()).unwrap_or_default();
-            Ok(VolumeUses { services: served.exports.services_of(&origin), initiators })
+            Ok(VolumeUses {
+                services: served.exports.services_of(&origin),
+                initiators,
+                nbd_clients: clients.contains(&WithheldClient::AllNbd),
+            })
         })
     });
     Ok(Json(uses.await?))

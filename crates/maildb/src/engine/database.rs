@@ -79,6 +79,11 @@ impl Database {
         self.shared.core.borrow_mut().database(self.index).tables.get(name).cloned()
     }
 
+    /// Names of all tables, sorted.
+    pub fn table_names(&self) -> Vec<String> {
+        self.shared.core.borrow_mut().database(self.index).tables.keys().cloned().collect()
+    }
+
     /// Creates a table; durable on return.
     pub async fn create_table(&self, definition: TableDefinition) -> Result<Table> {
         let schema = TableSchema::new(definition.columns).map_err(|error| Error::Table(error.to_string()))?;

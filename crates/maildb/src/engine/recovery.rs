@@ -35,6 +35,8 @@ pub struct RecoverySummary {
     pub pages_changed: u64,
     /// Log generations read.
     pub generations_read: u32,
+    /// End of the log that was found.
+    pub log_end: LogPosition,
     /// Transactions rolled back.
     pub transactions_undone: u32,
     /// Pages restored from the flush journal: torn, or older than their images there.
@@ -201,6 +203,7 @@ pub async fn recover(
         records_read: redo.records,
         pages_changed: redo.pages_changed,
         generations_read: generations.count,
+        log_end: replay.range.until,
         transactions_undone: redo.running.len() as u32,
         pages_restored: restored.pages,
         slots_unreadable: restored.slots_unreadable,

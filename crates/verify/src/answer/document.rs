@@ -1,7 +1,7 @@
 //! The document of a verification: the answer, what is wrong and what to do, what can be recovered, every file.
 
 use super::{
-    VerifyReport, labels,
+    VerifyReport, labels, recoveries,
     sections::{files, pieces, recovery, tables},
     speed,
 };
@@ -9,7 +9,10 @@ use crate::{
     FileKind, FindingSeverity,
     database::ChecksumForm,
     log::LogFormat,
-    running::{Completion, Coverage, FileOutcome, FixedCopy, RunVerdict, SetOutcome, VerifyOutcome},
+    running::{
+        Completion, Coverage, FileOutcome, FixedCopy, RecoveryTrial, RunVerdict, SetOutcome, VerifyLevel,
+        VerifyOutcome,
+    },
     set::{FileContents, Recoverability},
 };
 use maildb::PageSize;
@@ -38,13 +41,22 @@ pub fn document(report: &VerifyReport<'_>, meta: Meta) -> Document {
     for set in &outcome.sets {
         findings_of_set(set, paths, &mut document);
     }
+    for (place, finding) in recoveries::findings(&outcome.recoveries) {
+        document.finding(gravity(finding.severity), labels::finding(&shown(place, paths), finding), "");
+    }
+    for warning in &outcome.warnings {
+        document.finding(Gravity::Warning, warning.clone(), "");
+    }
     for failure in &outcome.failures {
-        document.finding(Gravity::Error, format!("it could not be read: {failure}"), "");
+        document.finding(Gravity::Error, format!("not everything could be checked: {failure}"), "");
     }
     if let Some(section) = what_to_do(report) {
         document.section(section);
     }
     if let Some(section) = recovery(outcome, paths) {
+        document.section(section);
+    }
+    if let Some(section) = recoveries::section(&outcome.recoveries, paths) {
         document.section(section);
     }
     document.section(files(outcome, paths));
@@ -58,12 +70,15 @@ pub fn document(report: &VerifyReport<'_>, meta: Meta) -> Document {
     document
 }
 
-/// A path as it is shown: below the folder that was named, if just one was.
+/// A path as it is shown: below the folder or on the device that was named, if just one was.
 pub fn shown(path: &Path, paths: &[PathBuf]) -> String {
     match paths {
         [folder] => match path.strip_prefix(folder) {
             Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
-            _ => path.display().to_string(),
+            _ => {
+                let (path, device) = (path.display().to_string(), format!("{}:", folder.display()));
+                path.strip_prefix(&device).map(str::to_owned).unwrap_or(path)
+            }
         },
         _ => path.display().to_string(),
     }
@@ -102,6 +117,10 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
             if lost > 0 {
                 parts.push(format!("{} cannot be recovered", counted(lost, "database")));
             }
+            let failed = outcome.recoveries.iter().filter(|trial| trial.is_failed()).count() as u64;
+            if failed > 0 {
+                parts.push(format!("{} could not be brought up whole", counted(failed, "storage group")));
+            }
             if parts.is_empty() {
                 parts.push("the files do not go together".to_owned());
             }
@@ -111,11 +130,13 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
             parts.join("; ")
         }
     };
-    let class = match report.deep {
+    let class = match report.level {
         _ if report.scanned.is_some() => "signatures alone; no trees, no sets of files",
         _ if report.mended.is_some() => "a copy without single flipped bits, read again",
-        true => "headers, checksums, logs and their records, trees",
-        false => "headers, checksums, logs; no trees (--deep)",
+        VerifyLevel::Chain => "headers, logs, which files go together; no pages (--level pages)",
+        VerifyLevel::Pages => "headers, checksums, logs; no trees (--deep)",
+        VerifyLevel::Deep => "headers, checksums, logs and their records, trees",
+        VerifyLevel::Recover => "headers, checksums, logs, trees; a recovery on trial, every record read",
     };
     let outcome = match answer {
         RunVerdict::Clean => Word::Pass,
@@ -128,6 +149,7 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
 fn recoverable(outcome: &VerifyOutcome) -> &'static str {
     let mut databases = outcome.sets.iter().flat_map(|set| &set.verdict.databases).peekable();
     match databases.peek() {
+        _ if recoveries::is_each_recovered(&outcome.recoveries) => ", and every database was brought up",
         Some(_) => ", and every database can be recovered",
         None => "",
     }
@@ -135,7 +157,8 @@ fn recoverable(outcome: &VerifyOutcome) -> &'static str {
 
 fn is_cut_short(outcome: &VerifyOutcome) -> bool {
     let is_whole = |file: &FileOutcome| file.completion == Completion::Whole;
-    outcome.is_stopped || !outcome.failures.is_empty() || !outcome.files.iter().all(is_whole)
+    let is_open = outcome.recoveries.iter().any(RecoveryTrial::is_open);
+    outcome.is_stopped || is_open || !outcome.failures.is_empty() || !outcome.files.iter().all(is_whole)
 }
 
 fn beyond_recovery(outcome: &VerifyOutcome) -> impl Iterator<Item = &Recoverability> {
@@ -207,7 +230,7 @@ fn findings_of_mending(mended: &FixedCopy, paths: &[PathBuf], document: &mut Doc
 fn findings_of_set(set: &SetOutcome, paths: &[PathBuf], document: &mut Document) {
     for database in &set.verdict.databases {
         if let Recoverability::Impossible { .. } = database.recovery {
-            let name = shown(&set.folder.join(&database.name), paths);
+            let name = shown(&set.path_of(&database.name), paths);
             document.finding(Gravity::Error, format!("{name}: {}", labels::recovery(&database.recovery)), "");
         }
     }
@@ -302,7 +325,21 @@ pub fn unproven_sentences(report: &VerifyReport<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if !report.deep && checks().next().is_some() {
+    let is_any_database = files
+        .iter()
+        .any(|file| matches!(&file.facts, Some(FileContents::Database(facts)) if !facts.is_temporary));
+    if report.level == VerifyLevel::Chain && is_any_database {
+        sentences
+            .push("No page of a database was read: --level pages checks the checksum of each.".to_owned());
+    }
+    if report.level < VerifyLevel::Recover && report.scanned.is_none() && is_any_database {
+        sentences.push(
+            "That the databases come up was not tried: --level recover replays the logs in memory, and reads every \
+             record.".to_owned(),
+        );
+    }
+    sentences.extend(recoveries::unproven(&report.outcome.recoveries, report.paths));
+    if report.level < VerifyLevel::Deep && checks().next().is_some() {
         sentences.push(
             "Right checksums do not say that the pages go together: --deep walks trees, space and log records.".to_owned(),
         );

@@ -1,16 +1,18 @@
 //! The JSON form. Fields may be added, and none is removed while the format keeps its name.
 
-use super::{VerifyReport, document::unproven_sentences, labels};
+use super::{VerifyReport, document::unproven_sentences, labels, recoveries};
 use crate::{
     FileFinding, FindingSeverity,
     database::{OwnedPages, PageTally},
-    running::{Completion, Coverage, DatabaseCheck, FileOutcome, RunVerdict, ScanOutcome, SetOutcome},
+    running::{
+        Completion, Coverage, DatabaseCheck, FileOutcome, RunVerdict, ScanOutcome, SetOutcome, VerifyLevel,
+    },
     set::{FileContents, Recoverability},
 };
 use maildb::verify::StampsVerdict;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use world::real::host::process_use;
 
 /// The name of what is printed.
@@ -21,6 +23,10 @@ const FORMAT: &str = "spindle-verify-1";
 pub struct VerifyJson<'a> {
     format: &'static str,
     answer: &'static str,
+    /// Version of the verifier.
+    version: &'static str,
+    source: &'a [PathBuf],
+    level: &'static str,
     deep: bool,
     stopped: bool,
     seconds: f64,
@@ -28,8 +34,14 @@ pub struct VerifyJson<'a> {
     bytes_read: u64,
     files: Vec<JsonFile<'a>>,
     sets: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recoveries: Vec<Value>,
+    /// All damage and everything that could not be checked, a line each: for records.
+    findings: Vec<String>,
     passed_over: Vec<&'a Path>,
     failures: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
     unproven: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     put_right: Option<Vec<Value>>,
@@ -62,19 +74,68 @@ pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> VerifyJson<'a> {
             RunVerdict::Damaged => "damaged",
             RunVerdict::Unfinished => "unfinished",
         },
-        deep: report.deep,
+        version: env!("CARGO_PKG_VERSION"),
+        source: report.paths,
+        level: report.level.name(),
+        deep: report.level >= VerifyLevel::Deep,
         stopped: outcome.is_stopped,
         seconds: report.took.as_secs_f64(),
         processor_seconds: process_use().cpu().as_secs_f64(),
         bytes_read: report.read.0,
         files: outcome.files.iter().map(file).collect(),
         sets: outcome.sets.iter().map(set).collect(),
+        recoveries: outcome.recoveries.iter().map(recoveries::to_json).collect(),
+        findings: finding_lines(report),
         passed_over: outcome.strangers.iter().map(AsRef::as_ref).collect(),
         failures: &outcome.failures,
+        warnings: &outcome.warnings,
         unproven: unproven_sentences(report),
         put_right: report.mended.as_ref().map(|mended| mended.fixed.iter().map(finding).collect()),
         pieces: report.scanned.as_ref().map(pieces),
     }
+}
+
+/// Lines of findings in JSON at most: a record keeps them.
+const LINES_MAX: usize = 100;
+
+/// Damage and what could not be checked, a line each.
+fn finding_lines(report: &VerifyReport<'_>) -> Vec<String> {
+    let outcome = &report.outcome;
+    let is_damage = |finding: &FileFinding| finding.severity == FindingSeverity::Damage;
+    let mut lines = Vec::new();
+    for file in &outcome.files {
+        let name = file.path.display().to_string();
+        if let Completion::Failed(why) = &file.completion {
+            lines.push(format!("{name}: it could not be read to its end: {why}"));
+        }
+        let damage = file.findings.kept().iter().filter(|finding| is_damage(finding));
+        lines.extend(damage.map(|finding| labels::finding(&name, finding)));
+    }
+    for set in &outcome.sets {
+        for database in &set.verdict.databases {
+            if let Recoverability::Impossible { .. } = database.recovery {
+                let name = set.path_of(&database.name);
+                lines.push(format!("{}: {}", name.display(), labels::recovery(&database.recovery)));
+            }
+        }
+        let damage = set.verdict.findings.iter().filter(|(_, finding)| is_damage(finding));
+        lines.extend(
+            damage.map(|(name, finding)| labels::finding(&set.path_of(name).display().to_string(), finding)),
+        );
+    }
+    let failed = recoveries::findings(&outcome.recoveries).filter(|(_, finding)| is_damage(finding));
+    lines.extend(failed.map(|(path, finding)| labels::finding(&path.display().to_string(), finding)));
+    lines.extend(recoveries::obstacles(&outcome.recoveries));
+    lines.extend(outcome.failures.iter().cloned());
+    if outcome.is_stopped {
+        lines.push("the run was ended early".to_owned());
+    }
+    let more = lines.len().saturating_sub(LINES_MAX);
+    if more > 0 {
+        lines.truncate(LINES_MAX);
+        lines.push(format!("and {more} more"));
+    }
+    lines
 }
 
 fn pieces(scanned: &ScanOutcome) -> Value {
@@ -198,7 +259,7 @@ fn database(check: &DatabaseCheck) -> Value {
     })
 }
 
-fn finding(finding: &FileFinding) -> Value {
+pub(super) fn finding(finding: &FileFinding) -> Value {
     let (part, number) = labels::part_id(finding.place.part);
     json!({
         "severity": match finding.severity {

@@ -3,12 +3,13 @@
 mod document;
 mod json;
 mod labels;
+mod recoveries;
 mod sections;
 
 pub use document::document;
 pub use json::{VerifyJson, json_report};
 
-use crate::running::{FixedCopy, RateLimiter, ScanOutcome, VerifyOutcome};
+use crate::running::{FixedCopy, RateLimiter, ScanOutcome, VerifyLevel, VerifyOutcome};
 use report::duration::show_duration;
 use std::{
     path::{Path, PathBuf},
@@ -20,8 +21,7 @@ use world::ByteCount;
 pub struct VerifyReport<'a> {
     /// Paths that were named.
     pub paths: &'a [PathBuf],
-    /// Trees and log records were checked.
-    pub deep: bool,
+    pub level: VerifyLevel,
     /// File of saved progress.
     pub resume: Option<&'a Path>,
     pub outcome: VerifyOutcome,
@@ -39,7 +39,7 @@ impl<'a> VerifyReport<'a> {
     pub fn of(paths: &'a [PathBuf], outcome: VerifyOutcome, pace: &RateLimiter) -> Self {
         Self {
             paths,
-            deep: false,
+            level: VerifyLevel::default(),
             resume: None,
             outcome,
             mended: None,

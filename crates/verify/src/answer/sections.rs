@@ -67,7 +67,7 @@ pub(super) fn recovery(outcome: &VerifyOutcome, paths: &[PathBuf]) -> Option<Sec
             if let Some(logs_in) = &set.logs_in {
                 text += &format!(" (its logs are in {})", logs_in.display());
             }
-            let name = shown(&set.folder.join(&database.name), paths);
+            let name = shown(&set.path_of(&database.name), paths);
             table.push([Cell::mark(mark), Cell::text(name), Cell::text(text)]);
         }
     }

@@ -2,6 +2,7 @@
 //! its trees.
 
 use super::{
+    file_place::FilePlace,
     journal::{self, Journal},
     outcome::{Completion, Coverage, DatabaseCheck, FileOutcome},
     paging::with_pages,
@@ -10,6 +11,7 @@ use super::{
     resume::DatabaseProgress,
     source::Source,
     stamps,
+    verify_level::VerifyLevel,
 };
 use crate::{
     FileFinding, FileKind, FileLocation, FilePart,
@@ -25,7 +27,6 @@ use maildb::{PageNumber, verify::stamps::StampsBeside};
 use std::{
     collections::BTreeSet,
     ops::ControlFlow,
-    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -36,14 +37,20 @@ use world::{ByteCount, ByteOffset, IoResult, real::Workers};
 /// The inputs of one file's check.
 pub struct CheckTask<'a> {
     pub source: &'a Source,
-    /// Path of the file; `None` for data outside a filesystem.
-    pub path: Option<&'a Path>,
-    /// Walk trees and records.
-    pub deep: bool,
-    /// Paths of the flush journals found.
-    pub journals: &'a [PathBuf],
+    /// Place of the file; `None` for data outside files.
+    pub place: Option<&'a FilePlace>,
+    pub level: VerifyLevel,
+    /// The flush journals found.
+    pub journals: &'a [FilePlace],
     pub workers: &'a Workers,
     pub limiter: &'a RateLimiter,
+}
+
+impl<'a> CheckTask<'a> {
+    /// For data outside files.
+    pub fn alone(source: &'a Source, workers: &'a Workers, limiter: &'a RateLimiter) -> Self {
+        Self { source, place: None, level: VerifyLevel::Pages, journals: &[], workers, limiter }
+    }
 }
 
 /// Checks a database. Continues at `from`, the progress of an earlier run; calls `save` now and then with the
@@ -56,35 +63,42 @@ pub async fn check(
 ) -> IoResult<Option<DatabaseProgress>> {
     let size = task.source.size();
     let start = task.source.read_any(0, START_BYTES).await?;
+    // The part that is read if no page is.
+    let skipped = if task.level == VerifyLevel::Chain { size.0.min(START_BYTES as u64) } else { size.0 };
     let headers = judge_headers(&start, size);
     let Some(facts) = headers.facts else {
         outcome.findings.extend(headers.findings);
         outcome.facts = Some(FileContents::Headless);
         outcome.coverage = Coverage::Header;
-        task.limiter.done(size.0);
+        task.limiter.done(skipped);
         return Ok(None);
     };
     outcome.facts = Some(FileContents::Database(facts.clone()));
     if facts.is_temporary {
         outcome.kind = FileKind::TemporaryDatabase;
         outcome.findings.extend(outcome.skip_reason().map(|why| FileFinding::note(FileLocation::FILE, why)));
-        task.limiter.done(size.0);
+        task.limiter.done(skipped);
         return Ok(None);
     }
     outcome.findings.extend(headers.findings);
     let page_bytes = facts.page_size.bytes();
     let owned = owned(task, &facts).await;
     outcome.findings.extend(owned.find(&facts, size));
-    let (stamps, verdict) = match task.path {
-        Some(path) => stamps::beside(path, &start, size).await,
+    if task.level == VerifyLevel::Chain {
+        outcome.coverage = Coverage::Header;
+        task.limiter.done(skipped);
+        return Ok(None);
+    }
+    let (stamps, verdict) = match task.place {
+        Some(place) => stamps::beside(place, &start, size).await,
         None => (None, maildb::verify::StampsVerdict::NotKept),
     };
     if let maildb::verify::StampsVerdict::Unusable(problem) = &verdict {
         let what = format!("its page stamps cannot be used: {problem}");
         outcome.findings.push(FileFinding::damage(FileLocation::FILE, what));
     }
-    let journal = match task.path {
-        Some(path) if facts.is_dirty() => journal::beside(path, &start, size, task.journals).await,
+    let journal = match task.place {
+        Some(place) if facts.is_dirty() => journal::beside(place, &start, size, task.journals).await,
         _ => Journal::default(),
     };
     let first = 2 * page_bytes as u64;
@@ -105,7 +119,14 @@ pub async fn check(
     outcome.findings.extend(of_journal(&journal, &check.pages));
     let is_done = outcome.completion == Completion::Whole;
     outcome.coverage = Coverage::Database(Box::new(check));
-    if task.deep && is_done {
+    // A recovery on trial walks the trees as it leaves them.
+    let is_walked = match task.level {
+        VerifyLevel::Chain | VerifyLevel::Pages => false,
+        VerifyLevel::Deep => true,
+        VerifyLevel::Recover => !facts.is_dirty(),
+    };
+    if is_walked && is_done {
+        task.limiter.expect(size.0);
         deep(task, outcome, facts).await;
     }
     Ok(Some(place))

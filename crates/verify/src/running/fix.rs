@@ -59,8 +59,8 @@ pub async fn write_fixed_copy(
     out: &Path,
     limiter: &RateLimiter,
 ) -> Result<FixedCopy, FixError> {
-    let source = Source::open(&candidate.path)?;
-    let unfixable = |what| FixError::Unfixable { path: candidate.path.clone(), what };
+    let source = candidate.place.open().await?;
+    let unfixable = |what| FixError::Unfixable { path: candidate.path().to_owned(), what };
     let verifier = match candidate.kind {
         FileKind::Database => {
             let start = source.read_any(0, START_BYTES).await?;

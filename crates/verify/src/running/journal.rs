@@ -1,19 +1,11 @@
 //! Spindle's flush journal beside a database that was in use. Recovery restores a page torn by a power cut
 //! from it before it redoes anything, so such a page is no damage as long as the journal holds it.
 
-use super::stamps::ReadOnly;
-use crate::{FileKind, SpindleKind, database::PageTally, running::places::Candidate};
+use super::{file_place::FilePlace, places::Candidate};
+use crate::{FileKind, SpindleKind, database::PageTally};
 use maildb::{PageNumber, format::header::HeaderCopies, verify::JournalBeside};
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    rc::Rc,
-    sync::Arc,
-};
-use world::{
-    ByteCount, Directory,
-    real::{FolderDirectory, host_files},
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use world::ByteCount;
 
 /// File extension of flush journals.
 const EXTENSION: &str = "fj";
@@ -29,22 +21,24 @@ pub struct Journal {
 }
 
 /// The journals among the files found, sorted by path.
-pub fn among(candidates: &[Candidate]) -> Vec<PathBuf> {
+pub fn among(candidates: &[Candidate]) -> Vec<FilePlace> {
     let is_journal = |one: &&Candidate| one.kind == FileKind::Spindle(SpindleKind::FlushJournal);
-    candidates.iter().filter(is_journal).map(|one| one.path.clone()).collect()
+    candidates.iter().filter(is_journal).map(|one| one.place.clone()).collect()
 }
 
-/// The journal of the log that the database at `path` belongs to: from `journals`, or from its folder.
+/// The journal of the log that the database at `place` belongs to: from `journals`, or from its folder.
 /// `start` is the start of the database.
-pub async fn beside(path: &Path, start: &[u8], size: ByteCount, journals: &[PathBuf]) -> Journal {
+pub async fn beside(place: &FilePlace, start: &[u8], size: ByteCount, journals: &[FilePlace]) -> Journal {
     let copies = HeaderCopies::decode(start);
     let Ok(header) = copies.best() else { return Journal::default() };
     let mut unusable = None;
-    for journal in journals.iter().cloned().chain(in_folder_of(path)).collect::<BTreeSet<PathBuf>>() {
-        let Some(base) = journal.file_stem().and_then(|stem| stem.to_str()) else { continue };
-        let read = match FolderDirectory::open(folder_of(&journal)) {
-            Ok(folder) => {
-                let directory: Rc<dyn Directory> = Rc::new(ReadOnly(folder));
+    let all = journals.iter().cloned().chain(in_folder_of(place));
+    let all: BTreeMap<PathBuf, FilePlace> = all.map(|place| (place.path().to_owned(), place)).collect();
+    for (path, journal) in all {
+        let name = journal.name();
+        let Some((base, _)) = name.rsplit_once('.') else { continue };
+        let read = match journal.directory() {
+            Ok(directory) => {
                 JournalBeside::read(&directory, base, header, size).await.map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),
@@ -52,30 +46,19 @@ pub async fn beside(path: &Path, start: &[u8], size: ByteCount, journals: &[Path
         match read {
             Ok(None) => {}
             Ok(Some(held)) => {
-                return Journal { held: Some(Arc::new(held)), path: Some(journal), unusable: None };
+                return Journal { held: Some(Arc::new(held)), path: Some(path), unusable: None };
             }
-            Err(why) => unusable = unusable.or(Some(format!("{}: {why}", journal.display()))),
+            Err(why) => unusable = unusable.or(Some(format!("{}: {why}", path.display()))),
         }
     }
     Journal { unusable, ..Journal::default() }
 }
 
-pub fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
 /// Files named like journals in the folder of a database, which may have been given on its own.
-fn in_folder_of(path: &Path) -> Vec<PathBuf> {
-    let folder = folder_of(path);
-    let names = host_files::list(folder).unwrap_or_default();
-    let all = names.into_iter().map(|name| match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.join(name),
-        _ => PathBuf::from(name),
-    });
-    all.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION)).collect()
+fn in_folder_of(place: &FilePlace) -> impl Iterator<Item = FilePlace> {
+    let is_journal =
+        |one: &FilePlace| one.name().rsplit_once('.').is_some_and(|(_, extension)| extension == EXTENSION);
+    place.neighbours().into_iter().filter(is_journal)
 }
 
 impl Journal {

@@ -1,5 +1,6 @@
 //! The results of a run, as values.
 
+use super::{file_place::FilePlace, recovery::RecoveryTrial};
 use crate::{
     FileFinding, FileKind, FindingSeverity,
     database::{OwnedPages, PageTally},
@@ -9,10 +10,7 @@ use crate::{
     set::{FileContents, SetVerdict},
 };
 use maildb::verify::StampsVerdict;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 use world::{ByteCount, IoResult};
 
 /// Findings of one file that are kept; further ones are counted.
@@ -111,7 +109,12 @@ pub enum Completion {
 /// The results for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOutcome {
+    /// As it is shown: a path, or `DEVICE:FILE`.
     pub path: PathBuf,
+    /// The folder or the device that it lies in.
+    pub folder: PathBuf,
+    /// Name in the folder.
+    pub name: String,
     pub size: ByteCount,
     /// The file type, detected from content.
     pub kind: FileKind,
@@ -124,9 +127,11 @@ pub struct FileOutcome {
 
 impl FileOutcome {
     /// An outcome without findings.
-    pub fn new(path: &Path, size: ByteCount, kind: FileKind) -> Self {
+    pub fn new(place: &FilePlace, size: ByteCount, kind: FileKind) -> Self {
         Self {
-            path: path.to_owned(),
+            path: place.path().to_owned(),
+            folder: place.folder(),
+            name: place.name(),
             size,
             kind,
             coverage: Coverage::Nothing,
@@ -166,12 +171,12 @@ impl FileOutcome {
 /// The results for the files of one transaction log and its databases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOutcome {
-    /// The folder of the databases; of the logs, if there are no databases.
+    /// The folder or device of the databases; of the logs, if there are no databases.
     pub folder: PathBuf,
     /// The folder of the logs, if it is another one.
     pub logs_in: Option<PathBuf>,
-    /// Names of the files present.
-    pub names_there: BTreeSet<String>,
+    /// Paths of its files as they are shown, by name.
+    pub paths: BTreeMap<String, PathBuf>,
     pub verdict: SetVerdict,
 }
 
@@ -183,8 +188,12 @@ pub struct VerifyOutcome {
     /// Files of other origin.
     pub strangers: Vec<PathBuf>,
     pub sets: Vec<SetOutcome>,
+    /// Recoveries that were tried, at level *recover*.
+    pub recoveries: Vec<RecoveryTrial>,
     /// Folders and files that could not be read, with reasons.
     pub failures: Vec<String>,
+    /// Flaws of devices that do not change the result.
+    pub warnings: Vec<String>,
     /// True if the run was stopped early.
     pub is_stopped: bool,
 }
@@ -204,12 +213,14 @@ impl VerifyOutcome {
     /// The overall result. Damage counts even if not everything was checked.
     pub fn verdict(&self) -> RunVerdict {
         let damaged_set = self.sets.iter().any(|set| set.is_beyond_recovery());
-        if damaged_set || self.files.iter().any(FileOutcome::is_damaged) {
+        let failed = self.recoveries.iter().any(RecoveryTrial::is_failed);
+        if damaged_set || failed || self.files.iter().any(FileOutcome::is_damaged) {
             return RunVerdict::Damaged;
         }
         let is_unfinished = |file: &FileOutcome| file.completion != Completion::Whole;
+        let untried = self.recoveries.iter().any(RecoveryTrial::is_open);
         let is_cut_short =
-            self.is_stopped || !self.failures.is_empty() || self.files.iter().any(is_unfinished);
+            self.is_stopped || untried || !self.failures.is_empty() || self.files.iter().any(is_unfinished);
         if is_cut_short || self.is_nothing_verified() { RunVerdict::Unfinished } else { RunVerdict::Clean }
     }
 
@@ -222,10 +233,7 @@ impl VerifyOutcome {
 impl SetOutcome {
     /// The path of a file of the set.
     pub fn path_of(&self, name: &str) -> PathBuf {
-        match &self.logs_in {
-            Some(folder) if self.names_there.contains(name) => folder.join(name),
-            _ => self.folder.join(name),
-        }
+        self.paths.get(name).cloned().unwrap_or_else(|| self.folder.join(name))
     }
 
     /// True if a database of the set cannot be recovered with the files present, or the set itself is

@@ -3,30 +3,44 @@
 //! The file type is detected from content; the name is used only when content is inconclusive: a file named
 //! like a database that is none has lost its headers and must not be skipped.
 
+use super::{divided_device::DividedDevice, file_place::FilePlace};
 use crate::{FileKind, identify, kind::START_BYTES};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 use world::{
     ByteCount, IoError, IoErrorKind, IoResult,
-    real::host_files::{self, PathKind},
+    real::host_files::{self, FileMetadata, PathKind},
 };
-
-use super::source::Source;
 
 /// Maximum depth of folders.
 const DEPTH_MAX: usize = 64;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Candidate {
-    pub path: PathBuf,
+    pub place: FilePlace,
     pub size: ByteCount,
     pub kind: FileKind,
+    /// Metadata that every change of the file changes; `None` if it could not be read.
+    pub about: Option<FileMetadata>,
+}
+
+impl Candidate {
+    /// True if somebody has written to the file since it was found.
+    pub async fn has_changed(&self) -> bool {
+        self.place.metadata().ok() != self.about || self.place.is_on_changed_device().await
+    }
+
+    /// As it is shown.
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
 }
 
 /// The result of a file search.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct FileDiscovery {
     /// Files that can be checked, sorted by path.
     pub candidates: Vec<Candidate>,
@@ -34,16 +48,26 @@ pub struct FileDiscovery {
     pub strangers: Vec<PathBuf>,
     /// Files that could not be read, with reasons.
     pub failures: Vec<String>,
+    /// Folders and devices of which every file is known.
+    pub searched: Vec<PathBuf>,
+    /// The devices among them.
+    pub devices: Vec<Rc<DividedDevice>>,
 }
 
-/// Searches `paths`. Fails if one of them does not exist, or names a file that cannot be checked.
-pub async fn find(paths: &[PathBuf]) -> IoResult<FileDiscovery> {
+/// Searches `paths` of the filesystem, and `devices`. Fails if a path does not exist, or names a file that cannot
+/// be checked.
+pub async fn find(paths: &[PathBuf], devices: &[Rc<DividedDevice>]) -> IoResult<FileDiscovery> {
     let mut found = FileDiscovery::default();
     let mut visited = Visited::new();
     for path in paths {
         match host_files::kind(path)? {
-            PathKind::Folder => below(path, 0, &mut visited, &mut found).await?,
-            PathKind::File | PathKind::BlockDevice => look(path, &mut found).await?,
+            PathKind::Folder => {
+                below(path, 0, &mut visited, &mut found).await?;
+                found.searched.push(path.clone());
+            }
+            PathKind::File | PathKind::BlockDevice => {
+                look(FilePlace::in_filesystem(path), &mut found).await?;
+            }
             PathKind::Missing => {
                 let context = format!("{} does not exist", path.display());
                 return Err(IoError::new(IoErrorKind::NotFound, context));
@@ -54,8 +78,15 @@ pub async fn find(paths: &[PathBuf]) -> IoResult<FileDiscovery> {
             }
         }
     }
-    found.candidates.sort_by(|one, other| one.path.cmp(&other.path));
-    found.candidates.dedup_by(|one, other| one.path == other.path);
+    for device in devices {
+        for entry in device.entries() {
+            look(FilePlace::on_device(device, &entry.name), &mut found).await?;
+        }
+        found.searched.push(device.name().to_owned());
+        found.devices.push(Rc::clone(device));
+    }
+    found.candidates.sort_by(|one, other| one.path().cmp(other.path()));
+    found.candidates.dedup_by(|one, other| one.path() == other.path());
     found.strangers.sort();
     Ok(found)
 }
@@ -94,7 +125,7 @@ async fn below(
                 found.failures.push(format!("{}: too many folders in folders", path.display()));
                 Ok(())
             }
-            Ok(PathKind::File) => look(&path, found).await,
+            Ok(PathKind::File) => look(FilePlace::in_filesystem(&path), found).await,
             // Devices below a folder are not databases.
             Ok(_) => Ok(()),
             Err(error) => Err(error),
@@ -106,27 +137,28 @@ async fn below(
     Ok(())
 }
 
-async fn look(path: &Path, found: &mut FileDiscovery) -> IoResult<()> {
-    let source = Source::open(path)?;
+async fn look(place: FilePlace, found: &mut FileDiscovery) -> IoResult<()> {
+    let source = place.open().await?;
     let size = source.size();
     let start = source.read_any(0, START_BYTES).await?;
     let kind = identify(&start, size);
     let is_ours = match kind {
-        FileKind::Unknown => named_kind(path).is_some(),
-        FileKind::Blank => named_kind(path).is_some() || is_named_log(path),
+        FileKind::Unknown => named_kind(&place.name()).is_some(),
+        FileKind::Blank => named_kind(&place.name()).is_some() || is_named_log(&place.name()),
         _ => true,
     };
     if is_ours {
-        found.candidates.push(Candidate { path: path.to_owned(), size, kind })
+        let about = place.metadata().ok();
+        found.candidates.push(Candidate { place, size, kind, about })
     } else {
-        found.strangers.push(path.to_owned())
+        found.strangers.push(place.path().to_owned())
     }
     Ok(())
 }
 
 /// The file type in words by its name, if the name is one the engine uses.
-pub fn named_kind(path: &Path) -> Option<&'static str> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+pub fn named_kind(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
     let (stem, extension) = name.rsplit_once('.')?;
     match extension {
         "edb" => Some("a database"),
@@ -139,13 +171,20 @@ pub fn named_kind(path: &Path) -> Option<&'static str> {
 }
 
 /// True for the name of a log or of a reserve log.
-pub fn is_named_log(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+pub fn is_named_log(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     name.rsplit_once('.').is_some_and(|(stem, extension)| match extension {
         "log" | "jtx" => is_log_stem(stem),
         "jrs" => true,
         _ => false,
     })
+}
+
+/// True for the name of a file that a running engine writes all the time: the current log, the checkpoint.
+pub fn is_live_file(name: &str) -> bool {
+    let is_checkpoint = named_kind(name) == Some("a checkpoint");
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    is_checkpoint || stem.len() == 3 && is_named_log(name)
 }
 
 /// `e00`, `e00tmp`, `e0000012`, `e0000000012`.
@@ -162,8 +201,8 @@ mod tests {
 
     #[test]
     fn names_of_the_engine_are_known_and_those_of_others_are_not() {
-        let named = |name: &str| named_kind(Path::new(name));
-        assert_eq!(named("DIR/Mailbox Database 1.edb"), Some("a database"));
+        let named = named_kind;
+        assert_eq!(named("Mailbox Database 1.edb"), Some("a database"));
         for log in ["E00.log", "e00tmp.log", "E0000012.log", "E000000012A.log"] {
             assert_eq!(named(log), Some("a log"), "{log}");
         }
@@ -171,6 +210,8 @@ mod tests {
         for other in ["mail.log", "app.log", "setup.log", "E00res00001.jrs", "edb", "x.txt", "syslog.chk"] {
             assert_eq!(named(other), None, "{other}");
         }
-        assert!(is_named_log(Path::new("E00res00001.jrs")) && !is_named_log(Path::new("app.log")));
+        assert!(is_named_log("E00res00001.jrs") && !is_named_log("app.log"));
+        assert!(is_live_file("E00.log") && is_live_file("E00.chk"));
+        assert!(!["E0000000012.log", "E00tmp.log", "priv1.edb"].into_iter().any(is_live_file));
     }
 }

@@ -7,6 +7,7 @@
 //! Invariant: stored progress belongs to the file as it is now. Length, modification time and headers are
 //! compared; if any differs, the state is refused and not used at all.
 
+use super::verify_level::VerifyLevel;
 use crate::{BitFix, FileFinding, FileLocation, FilePart, FindingSeverity, database::PageTally};
 use maildb::PageNumber;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,9 @@ struct Stored {
     /// Paths of the run.
     paths: Vec<PathBuf>,
     deep: bool,
+    /// Levels beyond what `deep` says; states written before 2026-11-29 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    level: Option<String>,
     databases: BTreeMap<PathBuf, StoredDatabase>,
 }
 
@@ -129,9 +133,15 @@ struct StoredFinding {
 
 impl ResumeState {
     /// Loads the state at `path` for a run over `paths`; an empty state if the file does not exist.
-    pub fn open(path: &Path, paths: &[PathBuf], deep: bool) -> Result<Self, ResumeError> {
-        let fresh =
-            Stored { format: FORMAT.to_owned(), paths: paths.to_vec(), deep, databases: BTreeMap::new() };
+    pub fn open(path: &Path, paths: &[PathBuf], level: VerifyLevel) -> Result<Self, ResumeError> {
+        let is_plain = matches!(level, VerifyLevel::Pages | VerifyLevel::Deep);
+        let fresh = Stored {
+            format: FORMAT.to_owned(),
+            paths: paths.to_vec(),
+            deep: level >= VerifyLevel::Deep,
+            level: (!is_plain).then(|| level.name().to_owned()),
+            databases: BTreeMap::new(),
+        };
         if host_files::kind(path)? == PathKind::Missing {
             return Ok(Self { path: path.to_owned(), stored: fresh });
         }
@@ -141,7 +151,7 @@ impl ResumeState {
         if stored.format != FORMAT {
             return Err(foreign(format!("its format is {:?}", stored.format)));
         }
-        if stored.paths == fresh.paths && stored.deep == deep {
+        if (&stored.paths, stored.deep, &stored.level) == (&fresh.paths, fresh.deep, &fresh.level) {
             Ok(Self { path: path.to_owned(), stored })
         } else {
             Err(ResumeError::Other { path: path.to_owned() })

@@ -2,22 +2,22 @@
 
 use super::{
     database::{self, CheckTask},
+    divided_device::DividedDevice,
+    file_place::FilePlace,
     journal,
     outcome::{Completion, FileOutcome, VerifyOutcome},
     places::{Candidate, FileDiscovery},
     rate_limiter::RateLimiter,
+    recovery::{self, TrialContext},
     resume::{DatabaseProgress, ResumeError, ResumeState},
     sets, small,
-    source::Source,
+    verify_level::VerifyLevel,
 };
 use crate::{FileKind, FindingSeverity, kind::START_BYTES};
-use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, rc::Rc, time::Duration};
+use std::{collections::VecDeque, num::NonZeroUsize, rc::Rc, time::Duration};
 use world::{
-    IoResult, World,
-    real::{
-        Workers,
-        host_files::{self, FileMetadata},
-    },
+    ByteCount, IoResult, World,
+    real::{Workers, host_files::FileMetadata},
 };
 
 /// Small files checked in parallel.
@@ -29,12 +29,11 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The paths named, in their order.
-    pub paths: Vec<PathBuf>,
-    /// Walk trees, and records of logs.
-    pub deep: bool,
+    pub level: VerifyLevel,
     /// Number of worker threads.
     pub jobs: NonZeroUsize,
+    /// Bound of the memory for changes of a recovery on trial.
+    pub scratch: ByteCount,
 }
 
 /// Checks all files of `found` until `limiter` stops it; resumes from `state` and updates it.
@@ -49,14 +48,15 @@ pub async fn run(
 ) -> Result<VerifyOutcome, ResumeError> {
     let workers = Rc::new(Workers::new(settings.jobs));
     let journals = journal::among(&found.candidates);
+    let all = found.candidates.clone();
     let (databases, others): (Vec<Candidate>, Vec<Candidate>) = found
         .candidates
         .into_iter()
         .partition(|one| matches!(one.kind, FileKind::Database | FileKind::TemporaryDatabase));
     let places = settle(&databases, state.as_ref()).await?;
-    let passes = if settings.deep { 2 } else { 1 };
-    let to_do = |of: &[Candidate], times: u64| of.iter().map(|one| one.size.0 * times).sum::<u64>();
-    limiter.expect(to_do(&others, 1) + to_do(&databases, passes));
+    let to_read = |of: &[Candidate], most: u64| of.iter().map(|one| one.size.0.min(most)).sum::<u64>();
+    let of_databases = if settings.level == VerifyLevel::Chain { START_BYTES as u64 } else { u64::MAX };
+    limiter.expect(to_read(&others, u64::MAX) + to_read(&databases, of_databases));
     let mut outcome =
         VerifyOutcome { strangers: found.strangers, failures: found.failures, ..VerifyOutcome::default() };
     outcome.files = side_by_side(world, settings, &workers, limiter, others).await;
@@ -67,13 +67,14 @@ pub async fn run(
     }
     outcome.files.sort_by(|one, other| one.path.cmp(&other.path));
     outcome.is_stopped = outcome.files.iter().any(|file| matches!(file.completion, Completion::Stopped(_)));
-    let folders: Vec<PathBuf> = settings
-        .paths
-        .iter()
-        .filter(|path| host_files::kind(path).is_ok_and(|kind| kind == host_files::PathKind::Folder))
-        .cloned()
-        .collect();
-    outcome.sets = sets::judge(&outcome.files, &folders);
+    outcome.sets = sets::judge(&outcome.files, &found.searched);
+    if settings.level == VerifyLevel::Recover && !outcome.is_stopped {
+        let context = TrialContext { world, workers: &workers, limiter, memory: settings.scratch };
+        outcome.recoveries = recovery::try_all(&context, &all, &outcome.files, &outcome.sets).await;
+        outcome.is_stopped |= limiter.is_stopped();
+    }
+    outcome.failures.extend(changes_below(&found.devices).await);
+    outcome.warnings = found.devices.iter().filter_map(|device| device.table_warning()).collect();
     if let Some(state) = &state {
         if outcome.is_stopped { state.write()? } else { state.remove()? }
     }
@@ -92,15 +93,15 @@ async fn settle(
             continue;
         };
         let (about, start) = identity(database).await?;
-        places.push(state.place(&database.path, &about, &start)?);
+        places.push(state.place(database.path(), &about, &start)?);
     }
     Ok(places)
 }
 
 /// The properties that identify a database: metadata and first bytes.
 async fn identity(database: &Candidate) -> IoResult<(FileMetadata, Vec<u8>)> {
-    let start = Source::open(&database.path)?.read_any(0, START_BYTES).await?;
-    Ok((host_files::metadata(&database.path)?, start))
+    let start = database.place.open().await?.read_any(0, START_BYTES).await?;
+    Ok((database.place.metadata()?, start))
 }
 
 /// Checks files in parallel, each as a whole.
@@ -122,8 +123,9 @@ async fn side_by_side(
             let (_, first) = under_way.pop_front().expect("it is not empty");
             outcomes.push(first.await);
         }
-        let (deep, workers, limiter) = (settings.deep, Rc::clone(workers), limiter.clone());
-        let check = world.spawn("file", async move { one_small(&candidate, deep, &workers, &limiter).await });
+        let (level, workers, limiter) = (settings.level, Rc::clone(workers), limiter.clone());
+        let check =
+            world.spawn("file", async move { one_small(&candidate, level, &workers, &limiter).await });
         under_way.push_back((size, check));
     }
     for (_, check) in under_way {
@@ -134,16 +136,16 @@ async fn side_by_side(
 
 async fn one_small(
     candidate: &Candidate,
-    deep: bool,
+    level: VerifyLevel,
     workers: &Workers,
     limiter: &RateLimiter,
 ) -> FileOutcome {
-    let mut outcome = FileOutcome::new(&candidate.path, candidate.size, candidate.kind);
-    limiter.begin("check", &candidate.path.display().to_string());
-    let checked = match Source::open(&candidate.path) {
+    let mut outcome = FileOutcome::new(&candidate.place, candidate.size, candidate.kind);
+    limiter.begin("check", &candidate.path().display().to_string());
+    let checked = match candidate.place.open().await {
         Ok(source) => {
-            let path = Some(candidate.path.as_path());
-            let task = CheckTask { source: &source, path, deep, journals: &[], workers, limiter };
+            let place = Some(&candidate.place);
+            let task = CheckTask { source: &source, place, level, journals: &[], workers, limiter };
             small::check(&task, &mut outcome).await
         }
         Err(error) => Err(error),
@@ -156,21 +158,21 @@ async fn one_small(
 async fn one_database(
     world: &World,
     settings: &Settings,
-    (workers, limiter, journals): (&Workers, &RateLimiter, &[PathBuf]),
+    (workers, limiter, journals): (&Workers, &RateLimiter, &[FilePlace]),
     candidate: &Candidate,
     (state, place): (Option<&mut ResumeState>, Option<DatabaseProgress>),
 ) -> Result<FileOutcome, ResumeError> {
-    let mut outcome = FileOutcome::new(&candidate.path, candidate.size, candidate.kind);
-    limiter.begin("check", &candidate.path.display().to_string());
-    let source = match Source::open(&candidate.path) {
+    let mut outcome = FileOutcome::new(&candidate.place, candidate.size, candidate.kind);
+    limiter.begin("check", &candidate.path().display().to_string());
+    let source = match candidate.place.open().await {
         Ok(source) => source,
         Err(error) => {
             outcome.end_with(Err(error));
             return Ok(outcome);
         }
     };
-    let path = Some(candidate.path.as_path());
-    let task = CheckTask { source: &source, path, deep: settings.deep, journals, workers, limiter };
+    let (place_of_file, level) = (Some(&candidate.place), settings.level);
+    let task = CheckTask { source: &source, place: place_of_file, level, journals, workers, limiter };
     let mut failed = None;
     let checked = match state {
         None => database::check(&task, &mut outcome, place, &mut |_| {}).await,
@@ -179,14 +181,14 @@ async fn one_database(
             let mut next_save = world.now() + SAVE_INTERVAL;
             let mut save = |place: &DatabaseProgress| {
                 if world.now() >= next_save {
-                    state.remember(&candidate.path, &about, &start, place);
+                    state.remember(candidate.path(), &about, &start, place);
                     failed = failed.take().or(state.write().err());
                     next_save = world.now() + SAVE_INTERVAL;
                 }
             };
             let checked = database::check(&task, &mut outcome, place, &mut save).await;
             if let Ok(Some(place)) = &checked {
-                state.remember(&candidate.path, &about, &start, place);
+                state.remember(candidate.path(), &about, &start, place);
             }
             checked
         }
@@ -196,4 +198,21 @@ async fn one_database(
     }
     outcome.end_with(checked.map(drop));
     Ok(outcome)
+}
+
+/// A line for each device that somebody wrote to meanwhile: what was found there may be of two states.
+async fn changes_below(devices: &[Rc<DividedDevice>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for device in devices {
+        let name = device.name().display();
+        match device.has_changed().await {
+            Ok(false) => {}
+            Ok(true) => lines.push(format!(
+                "{name} is in use: it changed while it was checked, and what was found may be of two states; \
+                 verify a snapshot of it"
+            )),
+            Err(error) => lines.push(format!("{name}: whether it changed meanwhile cannot be told: {error}")),
+        }
+    }
+    lines
 }

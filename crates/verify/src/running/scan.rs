@@ -7,6 +7,7 @@
 
 use super::{
     database::{self, CheckTask},
+    file_place::FilePlace,
     outcome::{FileOutcome, Findings, VerifyOutcome},
     rate_limiter::RateLimiter,
     reading::{ChunkCheck, ChunkResult, ReadPlan, each_chunk},
@@ -186,7 +187,7 @@ async fn checked(
             let last = gathered.placements.remove(&key).map_or(0, |placement| placement.pages.1);
             let found = (u64::from(last) + 2) * page_size.bytes() as u64;
             let all = source.part(at, source.size());
-            let task = CheckTask { source: &all, path: None, deep: false, journals: &[], workers, limiter };
+            let task = CheckTask::alone(&all, workers, limiter);
             // Blank pages at its end were not found, and belong to it.
             let owned = database::length_owned(&task).await.ok().flatten();
             (FileKind::Database, owned.unwrap_or(found).max(found))
@@ -202,10 +203,10 @@ async fn checked(
         }
     };
     let part = source.part(at, ByteCount(length));
-    let mut outcome = FileOutcome::new(&named(path, at), part.size(), kind);
+    let mut outcome = FileOutcome::new(&FilePlace::in_filesystem(&named(path, at)), part.size(), kind);
     limiter.begin("check", &outcome.path.display().to_string());
     limiter.expect(part.size().0);
-    let task = CheckTask { source: &part, path: None, deep: false, journals: &[], workers, limiter };
+    let task = CheckTask::alone(&part, workers, limiter);
     let checked = match kind {
         FileKind::Database => database::check(&task, &mut outcome, None, &mut |_| {}).await.map(|_| ()),
         _ => small::check(&task, &mut outcome).await,

@@ -14,12 +14,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Checks the sets among `files`. `folders` were searched completely; elsewhere only the named files are
-/// known.
+/// Checks the sets among `files`. Every file of `folders` is known; elsewhere only the named ones are.
 pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
     let mut by_folder: BTreeMap<&Path, Vec<&FileOutcome>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.facts.is_some()) {
-        by_folder.entry(file.path.parent().unwrap_or(Path::new(""))).or_default().push(file);
+        by_folder.entry(file.folder.as_path()).or_default().push(file);
     }
     let is_whole = |folder: &Path| folders.iter().any(|given| folder.starts_with(given));
     let lone_logs: Vec<&Path> = by_folder
@@ -39,7 +38,7 @@ pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
         }
         // Files named one by one: other files of their set may be in folders that were not searched.
         if has(&members, is_log) || is_whole(folder) {
-            sets.push(set(folder, logs_in, &members));
+            sets.push(set(folder, logs_in.map(|(folder, _)| folder), &members));
         }
     }
     let rest = by_folder
@@ -64,23 +63,20 @@ fn find_once(sets: &mut [SetOutcome]) {
 }
 
 /// The set of a folder, with the logs of another folder if they belong to it.
-fn set(folder: &Path, logs: Option<(&Path, &[&FileOutcome])>, members: &[&FileOutcome]) -> SetOutcome {
+fn set(folder: &Path, logs_in: Option<&Path>, members: &[&FileOutcome]) -> SetOutcome {
     let facts: Vec<FileFacts> = members.iter().filter_map(|file| facts_of(file)).collect();
-    let logs_there = logs.map_or(&[][..], |(_, logs)| logs);
+    // Of two files of one name that of the logs' folder, whose files come last.
+    let paths = members.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
     SetOutcome {
         folder: folder.to_owned(),
-        logs_in: logs.map(|(folder, _)| folder.to_owned()),
-        names_there: logs_there.iter().filter_map(|file| name_of(file)).collect(),
+        logs_in: logs_in.map(Path::to_owned),
+        paths,
         verdict: judge_set(&facts),
     }
 }
 
-fn name_of(file: &FileOutcome) -> Option<String> {
-    Some(file.path.file_name()?.to_string_lossy().into_owned())
-}
-
 fn facts_of(file: &FileOutcome) -> Option<FileFacts> {
-    Some(FileFacts { name: name_of(file)?, facts: file.facts.clone()?, is_damaged: file.is_damaged() })
+    Some(FileFacts { name: file.name.clone(), facts: file.facts.clone()?, is_damaged: file.is_damaged() })
 }
 
 /// The only folder among `lone` with logs for these databases.

@@ -42,7 +42,7 @@ pub async fn check(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<
 
 /// Reports a file with one of the engine's names and no valid start.
 fn headless(outcome: &mut FileOutcome) {
-    let named = named_kind(&outcome.path).unwrap_or("a file of the engine");
+    let named = named_kind(&outcome.name).unwrap_or("a file of the engine");
     let what = format!("its name is that of {named}, but its headers are gone");
     outcome.findings.push(FileFinding::damage(FileLocation::FILE, what));
     outcome.facts = Some(FileContents::Headless);
@@ -63,7 +63,7 @@ async fn log(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     }
     task.limiter.slow(size);
     let bytes = task.source.read(ByteOffset(0), size as usize, None).await?;
-    let records = task.deep;
+    let records = task.level.reads_log_records();
     let verdict = task.workers.run(move || judge_log(&bytes, records)).await;
     task.limiter.done(size);
     outcome.facts = Some(verdict.facts.map_or(FileContents::Headless, FileContents::Log));
@@ -125,7 +125,7 @@ async fn flush_map(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<
 /// Checks that a file whose start is one fill byte has that fill to its end. A log prepared for use and not
 /// yet used does; a database whose start was lost does not.
 async fn blank(task: &CheckTask<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
-    if !is_named_log(&outcome.path) {
+    if !is_named_log(&outcome.name) {
         headless(outcome);
         return Ok(());
     }

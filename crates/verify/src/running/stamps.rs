@@ -1,35 +1,39 @@
 //! Page stamps, which Spindle keeps beside its own databases: the identity of each page's last write,
 //! independent of its checksum. Only they reveal a lost write or an outdated page.
 
-use super::journal::folder_of;
+use super::file_place::FilePlace;
 use crate::{FileFinding, FileLocation, FilePart, database::PageTally};
 use maildb::{
     PageNumber,
     format::header::HeaderCopies,
     verify::{StampsVerdict, stamps::StampsBeside},
 };
-use std::{collections::BTreeSet, path::Path, rc::Rc};
+use std::{collections::BTreeSet, rc::Rc};
 use world::{
     ByteCount, ByteOffset, Directory, DirectoryEntry, File, IoError, IoErrorKind, IoResult, LocalFuture,
     real::{AccessMode, FolderDirectory},
 };
 
-/// Opens the stamps beside the database at `path`, whose first bytes are `start`, with their verdict.
-pub async fn beside(path: &Path, start: &[u8], size: ByteCount) -> (Option<StampsBeside>, StampsVerdict) {
+/// Opens the stamps beside the database at `place`, whose first bytes are `start`, with their verdict.
+pub async fn beside(
+    place: &FilePlace,
+    start: &[u8],
+    size: ByteCount,
+) -> (Option<StampsBeside>, StampsVerdict) {
     let copies = HeaderCopies::decode(start);
-    let name = path.file_name().and_then(|name| name.to_str());
-    let (Ok(header), Some(name)) = (copies.best(), name) else { return (None, StampsVerdict::NotKept) };
-    if maildb::stamps::file_name(name).len() > world::NAME_BYTES_MAX {
+    let name = place.name();
+    let Ok(header) = copies.best() else { return (None, StampsVerdict::NotKept) };
+    if maildb::stamps::file_name(&name).len() > world::NAME_BYTES_MAX {
         // Stamps cannot exist under such a name.
         return (None, StampsVerdict::NotKept);
     }
-    let directory: Rc<dyn Directory> = match FolderDirectory::open(folder_of(path)) {
-        Ok(folder) => Rc::new(ReadOnly(folder)),
+    let directory = match place.directory() {
+        Ok(directory) => directory,
         Err(error) => return (None, StampsVerdict::Unusable(error.to_string())),
     };
     let pages = (size.0 / header.page_size.bytes() as u64).saturating_sub(2);
     let pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
-    match StampsBeside::read(&directory, name, header, pages_max).await {
+    match StampsBeside::read(&directory, &name, header, pages_max).await {
         Ok(read) => read,
         Err(error) => (None, StampsVerdict::Unusable(error.to_string())),
     }

@@ -18,7 +18,9 @@ use crate::{
 };
 use chain::LogChain;
 use maildb::format::header::{DatabaseState, LogTime, Signature};
-use names::{LogName, parse};
+pub(crate) use names::{LogName, parse as parse_log_name};
+
+use names::parse;
 
 /// The facts of one file of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,5 +34,8 @@ mod model;
 
 mod ours;
 
+/// Whole runs at each level, over folders and devices.
+mod recovered;
+
 /// Counts compared with independent readers.
 mod readers;

@@ -98,6 +98,16 @@ impl ExtentDirectory {
         Ok(Probe::Blank)
     }
 
+    /// Number of copies of the table on `device` that verify, at most 2. A directory that has files has two, unless a
+    /// crash interrupted a write of the table, or one is damaged.
+    pub async fn table_copies(device: &dyn BlockDevice) -> IoResult<u8> {
+        let mut good = 0;
+        for at in [0, COPY_SPACE] {
+            good += u8::from(read_copy(device, at).await?.is_some());
+        }
+        Ok(good)
+    }
+
     /// The same directory with `label` as its name in messages.
     pub fn named(self, label: impl Into<String>) -> Self {
         *self.0.label.borrow_mut() = label.into();
@@ -188,19 +198,24 @@ fn write_table(device: &dyn BlockDevice, table: &Table) -> LocalFuture<IoResult<
 
 /// The valid table with the higher sequence number; `None` if neither copy is valid.
 async fn read_newest(device: &dyn BlockDevice) -> IoResult<Option<Table>> {
-    let size = device.geometry().size.0;
     let mut newest: Option<Table> = None;
     for at in [0, COPY_SPACE] {
-        if at + COPY_SPACE > size {
-            continue;
-        }
-        let Ok(table) = Table::decode(&read_run(device, at, COPY_SPACE).await?) else { continue };
-        let in_place = copy_offset(table.sequence) == at && table.device_size <= size;
-        if in_place && newest.as_ref().is_none_or(|known| known.sequence < table.sequence) {
+        let Some(table) = read_copy(device, at).await? else { continue };
+        if newest.as_ref().is_none_or(|known| known.sequence < table.sequence) {
             newest = Some(table);
         }
     }
     Ok(newest)
+}
+
+/// The table of the copy at `at`; `None` if it is not valid there.
+async fn read_copy(device: &dyn BlockDevice, at: u64) -> IoResult<Option<Table>> {
+    let size = device.geometry().size.0;
+    if at + COPY_SPACE > size {
+        return Ok(None);
+    }
+    let table = Table::decode(&read_run(device, at, COPY_SPACE).await?).ok();
+    Ok(table.filter(|table| copy_offset(table.sequence) == at && table.device_size <= size))
 }
 
 async fn read_run(device: &dyn BlockDevice, at: u64, length: u64) -> IoResult<Buffer> {
