@@ -8,6 +8,7 @@ use std::{
     rc::Rc,
     sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 use world::{Clock, LocalFuture, MachineUptime, Moment, Random, Spawn, WallTime, World};
 
