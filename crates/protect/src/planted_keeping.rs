@@ -47,7 +47,7 @@ pub enum KeepingBug {
     CutBeforeBegun,
     /// Points go before the catalogue knows of it.
     PointsBeforeDeleting,
-    /// What is in use goes.
+    /// A backup that is in use goes.
     UseIgnored,
 }
 

@@ -20,7 +20,7 @@ use world::{
     },
 };
 
-/// What one set freezes on this host.
+/// Hooks and filesystems of one set on this host.
 pub struct HostFreeze {
     world: World,
     set: String,

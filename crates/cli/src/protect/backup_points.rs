@@ -1,7 +1,7 @@
 //! Backups as the pools of a server have them: by the notes of their points, whoever keeps the set.
 
 use crate::server::connection::ServerConnection;
-use control::web::client::{PointList, PointRow, in_uri};
+use control::web::client::{BackupPointList, BackupPointRow, in_uri};
 use protect::{
     backup_schedule::BackupKind,
     catalogue::{LabelWord, PointNote},
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct PointsOfBackup {
     pub name: String,
     pub note: PointNote,
-    pub points: Vec<PointRow>,
+    pub points: Vec<BackupPointRow>,
 }
 
 /// The backups of a set in the pools that answered.
@@ -34,7 +34,7 @@ impl SetPoints {
     ///
     /// It does not answer.
     pub async fn ask(server: &ServerConnection, set: &str) -> Result<Self, Refusal> {
-        let list: PointList = server.get(&format!("/v1/points?set={}", in_uri(set))).await?;
+        let list: BackupPointList = server.get(&format!("/v1/points?set={}", in_uri(set))).await?;
         let mut backups: BTreeMap<(String, u64), PointsOfBackup> = BTreeMap::new();
         for row in list.points {
             let Ok(Some(note)) = PointNote::decode(row.note.as_bytes()) else { continue };

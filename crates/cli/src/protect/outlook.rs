@@ -38,7 +38,7 @@ struct SetOutlook {
     outlook: Vec<OutlookRow>,
 }
 
-/// What will exist at one time.
+/// The backups at one time to come.
 #[derive(Serialize)]
 struct OutlookRow {
     after: &'static str,

@@ -15,7 +15,7 @@ use crate::{
 };
 use clap::Args;
 use control::web::{
-    client::{Method, NewCloneBody, PointRow, RollbackBody, VolumeUses, in_uri},
+    client::{BackupPointRow, Method, NewCloneBody, RollbackBody, VolumeUses, in_uri},
     differences::DifferenceEnd,
     rows::{RollbackRow, VolumeEntry, VolumePage},
 };
@@ -39,7 +39,7 @@ connects: it goes on. It takes a token with the role admin; --as takes operate.
 
 Exits with 0, and with 2 if it was refused or ended early.")]
 pub struct RestoreArguments {
-    /// The set
+    /// Name of the set
     #[arg(value_name = "SET")]
     pub set: String,
 
@@ -67,7 +67,7 @@ pub struct RestoreArguments {
 /// A volume, and the point that it goes back to.
 struct RestoredVolume {
     volume: VolumeEntry,
-    point: PointRow,
+    point: BackupPointRow,
     /// Hosts that use it.
     users: Vec<String>,
     is_done: bool,
@@ -130,8 +130,8 @@ pub async fn run(
 }
 
 /// The points of all volumes: of logs alone, those of the full backup that they bring forward as well.
-fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<Vec<PointRow>, Refusal> {
-    let of = |backup: &PointsOfBackup| -> BTreeMap<String, PointRow> {
+fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<Vec<BackupPointRow>, Refusal> {
+    let of = |backup: &PointsOfBackup| -> BTreeMap<String, BackupPointRow> {
         backup.points.iter().map(|point| (point.volume_id.clone(), point.clone())).collect()
     };
     let mut points = match backup.note.kind {
@@ -143,7 +143,7 @@ fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<Vec<P
 }
 
 /// A volume as it is now.
-async fn look_at(server: &ServerConnection, point: PointRow) -> Result<RestoredVolume, Refusal> {
+async fn look_at(server: &ServerConnection, point: BackupPointRow) -> Result<RestoredVolume, Refusal> {
     let path = format!("/v1/volumes/{}", in_uri(&point.volume_id));
     let volume: VolumeEntry = server.get(&path).await?;
     let uses: VolumeUses = server.get(&format!("{path}/uses")).await?;

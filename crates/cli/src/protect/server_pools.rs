@@ -4,7 +4,7 @@
 
 use crate::server::connection::ServerConnection;
 use control::web::{
-    client::{Method, NewSnapshotsBody, PointList, PointRow, TakenCut, in_uri},
+    client::{BackupPointList, BackupPointRow, Method, NewSnapshotsBody, TakenCut, in_uri},
     rows::{PoolState, VolumePage},
 };
 use protect::{
@@ -91,7 +91,7 @@ impl Inner {
             if self.ids.borrow().len() < self.volumes.len() {
                 self.find_volumes().await?;
             }
-            self.server.get::<PointList>(&path).await
+            self.server.get::<BackupPointList>(&path).await
         };
         let list = match with_deadline(self.world.sleep(ANSWER_MAX), asking).await {
             Some(Ok(list)) => list,
@@ -183,7 +183,7 @@ impl Inner {
     }
 }
 
-fn found(row: &PointRow) -> FoundPoint {
+fn found(row: &BackupPointRow) -> FoundPoint {
     let id = format!("{}/{}", row.volume_id, row.snapshot_id);
     FoundPoint {
         point: CutPoint { pool: row.pool.clone(), volume: row.volume.clone(), id },

@@ -83,7 +83,7 @@ impl MailHost {
         self.bench.run(&self.arguments(&["--once"]))
     }
 
-    /// What ran since the last call.
+    /// Hooks that ran since the last call.
     fn ran(&self) -> Vec<String> {
         let text = fs::read_to_string(self.bench.path("ran")).unwrap_or_default();
         let _ = fs::remove_file(self.bench.path("ran"));

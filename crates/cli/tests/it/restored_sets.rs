@@ -41,7 +41,7 @@ impl Scene {
         }
     }
 
-    /// What both volumes hold.
+    /// Checks the contents of both volumes.
     fn expect(&self, pattern: u8) {
         for export in ["/store", "/log"] {
             let read = format!("read -P {pattern} 0 1M");

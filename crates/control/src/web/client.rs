@@ -21,7 +21,7 @@ pub use super::{
     groups::NewGroupBody,
     initiators::{InitiatorPatchBody, InitiatorRow, NewInitiatorBody},
     notifiers::{NotifierRow, NotifierTest},
-    points::{PointList, PointRow},
+    points::{BackupPointList, BackupPointRow},
     power::PowerBody,
     row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},

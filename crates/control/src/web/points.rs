@@ -20,7 +20,7 @@ pub(super) struct PointFilter {
 
 /// A snapshot that is a point of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PointRow {
+pub struct BackupPointRow {
     pub pool: String,
     /// Name of the volume.
     pub volume: String,
@@ -37,8 +37,8 @@ pub struct PointRow {
 
 /// The points of backups in the pools that answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PointList {
-    pub points: Vec<PointRow>,
+pub struct BackupPointList {
+    pub points: Vec<BackupPointRow>,
     /// Names of the pools that answered.
     pub pools: Vec<String>,
     /// The others, with the reasons.
@@ -47,15 +47,15 @@ pub struct PointList {
 
 /// Lists the points of backups in all pools: by their notes, sets know their own.
 #[utoipa::path(get, path = "/v1/points", tag = "snapshots", params(PointFilter),
-    responses((status = 200, description = "The points", body = PointList), (status = "default", response = ApiProblem)))]
+    responses((status = 200, description = "The points", body = BackupPointList), (status = "default", response = ApiProblem)))]
 pub(super) async fn list(
     State(api): State<ApiState>,
     caller: Caller,
     Query(PointFilter { set }): Query<PointFilter>,
-) -> Result<Json<PointList>, ApiProblem> {
+) -> Result<Json<BackupPointList>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let site = api.site.look();
-    let mut list = PointList::default();
+    let mut list = BackupPointList::default();
     for (name, refusal) in site.stopped.iter().filter(|(name, _)| caller.sees(name)) {
         list.silent.insert(name.clone(), refusal.to_string());
     }
@@ -68,7 +68,7 @@ pub(super) async fn list(
                 list.pools.push(name.clone());
                 list.points.extend(points.into_iter().map(|point| {
                     let (volume_id, snapshot_id) = point.found.point.id.split_once('/').expect("it has both");
-                    PointRow {
+                    BackupPointRow {
                         pool: name.clone(),
                         volume: point.found.point.volume.clone(),
                         volume_id: volume_id.to_owned(),

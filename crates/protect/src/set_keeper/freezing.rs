@@ -1,4 +1,4 @@
-//! What a set freezes around a full backup.
+//! The things that a set freezes around a full backup.
 
 use crate::backup::{Freezable, hooks::HookRun};
 use std::rc::Rc;

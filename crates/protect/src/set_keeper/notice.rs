@@ -1,4 +1,4 @@
-//! What a keeper says to people.
+//! Notices of a keeper to people.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl SetProblem {
         }
     }
 
-    /// What is so when it has ended, for people.
+    /// The state after its end, for people.
     pub fn ended(self) -> &'static str {
         match self {
             Self::Failing => "backups are made again",

@@ -46,7 +46,7 @@ pub enum PersonRefusal {
     Catalogue(#[from] CatalogueFileError),
 }
 
-type Done = Result<(), PersonRefusal>;
+type FollowResult = Result<(), PersonRefusal>;
 
 impl SetKeeper {
     /// Makes a backup now, with holds from its cut on.
@@ -71,7 +71,7 @@ impl SetKeeper {
     /// # Errors
     ///
     /// It cannot be followed, or the catalogue cannot be written.
-    pub async fn follow(&mut self, number: u64, order: &PersonOrder, by: &str) -> Done {
+    pub async fn follow(&mut self, number: u64, order: &PersonOrder, by: &str) -> FollowResult {
         if !self.is_settled {
             self.settle().await?;
         }
@@ -90,7 +90,7 @@ impl SetKeeper {
     }
 
     /// A hold that is there already is enough.
-    fn hold(&mut self, number: u64, row: &BackupRow, hold: &str, by: &str) -> Done {
+    fn hold(&mut self, number: u64, row: &BackupRow, hold: &str, by: &str) -> FollowResult {
         check_hold(number, hold)?;
         if row.holds.contains(hold) {
             return Ok(());
@@ -101,7 +101,7 @@ impl SetKeeper {
         Ok(())
     }
 
-    fn release(&mut self, number: u64, row: &BackupRow, hold: &str, by: &str) -> Done {
+    fn release(&mut self, number: u64, row: &BackupRow, hold: &str, by: &str) -> FollowResult {
         if !row.holds.contains(hold) {
             let holds: Vec<&str> = row.holds.iter().map(String::as_str).collect();
             let known = if holds.is_empty() { "nothing does".to_owned() } else { holds.join(", ") };
@@ -113,7 +113,7 @@ impl SetKeeper {
         Ok(())
     }
 
-    fn lock(&mut self, number: u64, row: &BackupRow, for_s: i64, by: &str) -> Done {
+    fn lock(&mut self, number: u64, row: &BackupRow, for_s: i64, by: &str) -> FollowResult {
         if for_s <= 0 {
             return Err(wrong(number, "cannot be locked for no time; say a span such as 14d".to_owned()));
         }
@@ -134,7 +134,7 @@ impl SetKeeper {
         Ok(())
     }
 
-    async fn delete_for_person(&mut self, number: u64, may_be_last: bool, by: &str) -> Done {
+    async fn delete_for_person(&mut self, number: u64, may_be_last: bool, by: &str) -> FollowResult {
         // What is in use is known only when the pools were asked.
         self.settle().await?;
         self.live(number)?;
@@ -161,7 +161,7 @@ fn wrong(number: u64, reason: String) -> PersonRefusal {
     PersonRefusal::Wrong { number, reason }
 }
 
-fn check_hold(number: u64, hold: &str) -> Done {
+fn check_hold(number: u64, hold: &str) -> FollowResult {
     let is_allowed = !hold.is_empty() && hold.len() <= HOLD_BYTES_MAX && !hold.chars().any(char::is_control);
     match is_allowed {
         true => Ok(()),

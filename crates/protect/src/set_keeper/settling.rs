@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What stays open after a comparison.
+/// Open ends of a comparison.
 #[derive(Default)]
 struct Open {
     waits: Vec<String>,

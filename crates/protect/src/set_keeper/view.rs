@@ -31,7 +31,7 @@ pub struct BackupView {
     pub at: UnixSecond,
     pub kind: BackupKind,
     pub label: LabelWord,
-    /// Why its label is not better, if it could be.
+    /// Reasons why its label is not better, if it could be.
     pub reasons: Vec<String>,
     pub by: String,
     pub periods: Vec<SchedulePeriod>,
