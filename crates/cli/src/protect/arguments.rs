@@ -1,6 +1,8 @@
 //! Arguments of `spindle protect`.
 
-use super::{restore::RestoreArguments, set_arguments::SetVerb};
+use super::{
+    restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments,
+};
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -33,6 +35,8 @@ pub enum ProtectVerb {
     Set(SetVerb),
     /// Take all volumes of a set back to a backup, or clone them beside the live ones
     Restore(RestoreArguments),
+    /// Prove a backup: export its snapshots, and check the databases and logs in them
+    Verify(SetVerificationArguments),
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

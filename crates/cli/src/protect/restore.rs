@@ -130,7 +130,7 @@ pub async fn run(
 }
 
 /// The points of all volumes: of logs alone, those of the full backup that they bring forward as well.
-fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<Vec<BackupPointRow>, Refusal> {
+pub fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<Vec<BackupPointRow>, Refusal> {
     let of = |backup: &PointsOfBackup| -> BTreeMap<String, BackupPointRow> {
         backup.points.iter().map(|point| (point.volume_id.clone(), point.clone())).collect()
     };

@@ -39,7 +39,7 @@ pub struct VerifyArguments {
     /// Depth of the check: chain (headers, whole logs, which files go together; no pages), pages (also the checksum
     /// of every page), deep (also trees, and records of logs), recover (also a recovery in memory, and every
     /// record read) [default: pages]
-    #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with_all = ["scan", "fix_ecc", "deep"])]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level, conflicts_with_all = ["scan", "fix_ecc", "deep"])]
     pub level: Option<VerifyLevel>,
 
     /// Also check the trees of databases and the records of logs: links, order of keys, space. The same as
@@ -102,7 +102,12 @@ impl VerifyArguments {
     }
 }
 
-fn level(text: &str) -> Result<VerifyLevel, String> {
+/// A level by its name.
+///
+/// # Errors
+///
+/// There is none of that name.
+pub fn parse_level(text: &str) -> Result<VerifyLevel, String> {
     let known = VerifyLevel::ALL.into_iter().find(|level| level.name() == text);
     known.ok_or_else(|| format!("{text:?} is no level; say chain, pages, deep or recover"))
 }

@@ -63,7 +63,11 @@ pub fn verify(arguments: &VerifyArguments) -> Result<ExitStatus, Refusal> {
 }
 
 /// Checks what lies at the paths.
-async fn checked<'a>(
+///
+/// # Errors
+///
+/// A source cannot be opened, or nothing to check is there.
+pub async fn checked<'a>(
     world: &World,
     arguments: &'a VerifyArguments,
     console: &Console,

@@ -73,6 +73,7 @@ mod salvage;
 mod searches;
 mod served_transfers;
 mod sets_kept;
+mod sets_verified;
 mod settings;
 mod sites;
 mod sites_recovered;

@@ -118,6 +118,17 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("protect", "delete", By(&["DELETE /sets/{set}/backups/{number}"])),
     (
         "protect",
+        "verify",
+        By(&[
+            "GET /points",
+            "POST /exports",
+            "GET /exports/{export}",
+            "DELETE /exports/{export}",
+            "POST /sets/{set}/backups/{number}/verifications",
+        ]),
+    ),
+    (
+        "protect",
         "restore",
         By(&[
             "GET /points",

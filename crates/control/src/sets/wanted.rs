@@ -91,9 +91,9 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     let zone = if table.zone.is_empty() { ZONE } else { &table.zone };
     let schedules = ScheduleSet::parse(&table.schedules, zone).map_err(|error| checked.refusal(error, ""))?;
     let keep = KeepPolicy::new(&keep_settings(&table.keep)).map_err(|error| checked.refusal(error, ""))?;
-    // Verification does not exist yet.
-    keep.check_set(&schedules, false).map_err(|error| checked.refusal(error, ""))?;
     let freeze = checked.freeze(&table.freeze)?;
+    // The result of a verification is noted where the server has the catalogue.
+    keep.check_set(&schedules, freeze == WantedFreeze::Nothing).map_err(|error| checked.refusal(error, ""))?;
     let usual = FreezeLimit::default();
     let freeze_limit = FreezeLimit {
         every: checked.span("freeze_every", &table.freeze_every)?.unwrap_or(usual.every),
@@ -489,7 +489,7 @@ mod tests {
             (
                 "at_least = 3",
                 "at_least = 3\nonly_after = 'verified'",
-                "keep: only_after = \"verified\" needs a verification",
+                "keep: only_after = \"verified\" needs results of verifications",
             ),
         ] {
             let refused = read(&MAIL.replacen(from, to, 1)).unwrap_err();

@@ -3,7 +3,7 @@
 
 use super::{
     ApiState, caller::Caller, changing::ChangeIdentity, dr_groups::group_of, dr_kept_states::kept_state,
-    dr_rows::DrGroupRow, orders::order, problem::ApiProblem,
+    dr_rows::DrGroupRow, exports::uri_of, orders::order, problem::ApiProblem,
 };
 use crate::{
     dr::{
@@ -24,7 +24,6 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use nbd::{NbdUri, UriTls};
 use replication::secondary::KeptState;
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -171,10 +170,7 @@ pub(super) async fn begin(
         begun.clones.iter().all(|clone| has(&clone.export))
     };
     shown(&api, &pool, is_served).await;
-    let uri = |export: &str| {
-        let tls = is_encrypted.then(UriTls::default);
-        NbdUri { address: address.clone(), others: Vec::new(), export: export.to_owned(), tls }.to_string()
-    };
+    let uri = |export: &str| uri_of(&address, is_encrypted, export);
     let clone = |one: &crate::dr::rehearsal::RehearsedVolume| RehearsalCloneRow {
         volume: one.name.clone(),
         clone: one.clone_name.clone(),

@@ -21,10 +21,12 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use nbd::{NbdUri, UriTls};
 use plan::site::{SiteExport, SiteIndex};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use utoipa::ToSchema;
+use world::Address;
 
 /// An NBD export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -38,6 +40,9 @@ pub struct ExportRow {
     pub volume: String,
     #[serde(default)]
     pub read_only: bool,
+    /// By the address on which the server listens; none if it serves no NBD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
     /// It is there for clients now.
     #[serde(default)]
     pub is_served: bool,
@@ -88,6 +93,7 @@ impl ExportRow {
                 description: description.map(|known| known.to_string()).unwrap_or_default(),
                 volume: volume.clone(),
                 read_only: *read_only,
+                uri: view.nbd.as_ref().map(|(address, is_encrypted)| uri_of(address, *is_encrypted, name)),
                 is_served: description.is_some(),
                 clients: clients.get(&(pool.as_str(), name.as_str())).copied().unwrap_or_default(),
                 pool,
@@ -95,6 +101,12 @@ impl ExportRow {
         };
         exports.iter().map(row).collect()
     }
+}
+
+/// The URI of an export of a server that listens there.
+pub(super) fn uri_of(address: &Address, is_encrypted: bool, export: &str) -> String {
+    let tls = is_encrypted.then(UriTls::default);
+    NbdUri { address: address.clone(), others: Vec::new(), export: export.to_owned(), tls }.to_string()
 }
 
 /// Lists the NBD exports.

@@ -71,6 +71,12 @@ pub struct SetBackupRow {
     pub periods: Vec<String>,
     /// `proven`, `unproven` or `damaged`.
     pub proof: String,
+    /// Time of its last verification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_at: Option<String>,
+    /// Its level: `chain`, `pages`, `deep` or `recover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_level: Option<String>,
     pub holds: Vec<String>,
     /// Seconds from now on in which nobody can delete it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +162,8 @@ impl SetBackupRow {
                 BackupProof::Damaged => "damaged",
             }
             .to_owned(),
+            verified_at: backup.verified.as_ref().map(|(at, _)| utc_time(at.0)),
+            verified_level: backup.verified.as_ref().map(|(_, level)| level.clone()),
             holds: texts(&backup.holds),
             locked_for_seconds: backup.locked_for_s,
             stays: backup.stays.iter().map(ToString::to_string).collect(),

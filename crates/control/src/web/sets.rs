@@ -19,7 +19,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use protect::set_keeper::PersonOrder;
+use protect::set_keeper::{PersonOrder, VerificationResult};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -40,6 +40,21 @@ pub struct BackupLockBody {
     /// From the cut on; only longer than before.
     #[schema(minimum = 1)]
     pub for_seconds: i64,
+}
+
+/// The result of a verification of a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerificationBody {
+    /// `chain`, `pages`, `deep` or `recover`.
+    pub level: String,
+    /// Version of the verifier.
+    pub version: String,
+    /// Nothing is damaged, and everything was looked at.
+    pub is_good: bool,
+    /// Lines about damage; the first ones are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -191,6 +206,22 @@ pub(super) async fn lock(
 ) -> Result<Json<SetBackupRow>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let order = PersonOrder::Lock { for_s: for_seconds };
+    Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
+}
+
+/// Notes the result of a verification, which others make of its snapshots. The last one counts.
+#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/verifications", tag = "sets", request_body = VerificationBody,
+    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
+    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn verify(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((set, number)): Path<(String, u64)>,
+    Json(VerificationBody { level, version, is_good, findings }): Json<VerificationBody>,
+) -> Result<Json<SetBackupRow>, ApiProblem> {
+    caller.need(CallerRole::Operate)?;
+    let result = VerificationResult { level, version, is_good, findings };
+    let order = PersonOrder::NoteVerification(result);
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
 }
 

@@ -53,7 +53,8 @@ pub enum KeepPolicyError {
     )]
     ScheduleTooLong { schedule: BackupSchedule, reach: KeepSpan, at_most: KeepSpan },
     #[error(
-        "keep: only_after = \"verified\" needs a verification; say verify = {{ level = \"chain\" }}, for example"
+        "keep: only_after = \"verified\" needs results of verifications, which a set that an agent keeps does not have yet; \
+         leave it out"
     )]
     NothingVerified,
 }
@@ -260,6 +261,6 @@ mod tests {
         let found = policy.check_set(&schedules(&["25x1month"]), true).unwrap_err().to_string();
         assert!(found.contains("25x1month reaches back 763d and at_most = 750d"), "{found}");
         let found = policy.check_set(&schedules(&["24x1month"]), false).unwrap_err().to_string();
-        assert!(found.contains("only_after = \"verified\" needs a verification"), "{found}");
+        assert!(found.contains("only_after = \"verified\" needs results of verifications"), "{found}");
     }
 }

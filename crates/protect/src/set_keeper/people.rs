@@ -5,11 +5,15 @@ use super::{
     making::{BackupOrder, MadeBackup},
 };
 use crate::{
-    catalogue::{BackupHold, BackupLock, BackupRow, CatalogueEntry, CatalogueFileError},
+    catalogue::{
+        BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError,
+    },
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;
 
+/// Levels of verifications, each deeper than the one before.
+const VERIFICATION_LEVELS: [&str; 4] = ["chain", "pages", "deep", "recover"];
 /// Longest name of a hold, in bytes.
 const HOLD_BYTES_MAX: usize = 128;
 
@@ -31,6 +35,18 @@ pub enum PersonOrder {
     Delete {
         may_be_last: bool,
     },
+    NoteVerification(VerificationResult),
+}
+
+/// The result of a verification that others made of a backup's points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerificationResult {
+    /// `chain`, `pages`, `deep` or `recover`.
+    pub level: String,
+    /// Version of the verifier.
+    pub version: String,
+    pub is_good: bool,
+    pub findings: Vec<String>,
 }
 
 /// The reason why an order is not followed. Nothing was changed.
@@ -80,6 +96,7 @@ impl SetKeeper {
             PersonOrder::Hold { hold } => self.hold(number, &row, hold, by),
             PersonOrder::Release { hold } => self.release(number, &row, hold, by),
             PersonOrder::Lock { for_s } => self.lock(number, &row, *for_s, by),
+            PersonOrder::NoteVerification(result) => self.note_verification(number, &row, result, by),
             PersonOrder::Delete { may_be_last } => self.delete_for_person(number, *may_be_last, by).await,
         }
     }
@@ -131,6 +148,35 @@ impl SetKeeper {
         self.append(CatalogueEntry::Locked(BackupLock { backup: number, for_s, by: by.to_owned() }))?;
         let span = KeepSpan(for_s);
         self.said.note(format!("{} is locked by {by} for {span} from its cut", row.start.name));
+        Ok(())
+    }
+
+    fn note_verification(
+        &mut self,
+        number: u64,
+        row: &BackupRow,
+        result: &VerificationResult,
+        by: &str,
+    ) -> FollowResult {
+        let VerificationResult { level, version, is_good, findings } = result.clone();
+        if !VERIFICATION_LEVELS.contains(&level.as_str()) {
+            let known = VERIFICATION_LEVELS.join(", ");
+            return Err(wrong(number, format!("cannot be verified at the level {level:?}; known: {known}")));
+        }
+        let name = &row.start.name;
+        let text = match (is_good, findings.first()) {
+            (true, _) => format!("{name} is proven ({level})"),
+            (false, Some(first)) => format!("{name} is damaged ({level}): {first}"),
+            (false, None) => format!("{name} is damaged ({level})"),
+        };
+        let by = by.to_owned();
+        let verified = BackupVerification { backup: number, level, by, version, is_good, findings };
+        self.append(CatalogueEntry::Verified(verified))?;
+        if is_good {
+            self.said.note(text);
+        } else {
+            self.said.warn(text);
+        }
         Ok(())
     }
 

@@ -38,6 +38,8 @@ pub struct BackupView {
     /// Time from the beginning of the freeze to its end, in milliseconds.
     pub window_ms: Option<u64>,
     pub proof: BackupProof,
+    /// Civil time and level of the last verification.
+    pub verified: Option<(UnixSecond, String)>,
     pub holds: Vec<String>,
     /// Seconds for which it is locked from now on.
     pub locked_for_s: Option<i64>,
@@ -78,6 +80,7 @@ impl BackupView {
             periods: row.start.slots.iter().map(|slot| slot.of).collect(),
             window_ms: row.window_ms,
             proof: row.proof(),
+            verified: row.verifications.last().map(|(at_s, last)| (UnixSecond(*at_s), last.level.clone())),
             holds: row.holds.iter().cloned().collect(),
             locked_for_s: row.locked_s.map(|until| until - row.age_s_at(age_s)).filter(|left| *left > 0),
             stays,

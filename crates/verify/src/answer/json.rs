@@ -99,7 +99,7 @@ pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> VerifyJson<'a> {
 const LINES_MAX: usize = 100;
 
 /// Damage and what could not be checked, a line each.
-fn finding_lines(report: &VerifyReport<'_>) -> Vec<String> {
+pub fn finding_lines(report: &VerifyReport<'_>) -> Vec<String> {
     let outcome = &report.outcome;
     let is_damage = |finding: &FileFinding| finding.severity == FindingSeverity::Damage;
     let mut lines = Vec::new();

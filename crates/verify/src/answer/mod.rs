@@ -7,7 +7,7 @@ mod recoveries;
 mod sections;
 
 pub use document::document;
-pub use json::{VerifyJson, json_report};
+pub use json::{VerifyJson, finding_lines, json_report};
 
 use crate::running::{FixedCopy, RateLimiter, ScanOutcome, VerifyLevel, VerifyOutcome};
 use report::duration::show_duration;
