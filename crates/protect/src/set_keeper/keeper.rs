@@ -17,7 +17,7 @@ use world::{Moment, StateFile, World};
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Time after a comparison that left something open.
 const SETTLE_AGAIN: Duration = Duration::from_secs(15);
-/// Time after a round that failed; twice as long after each next one.
+/// Time after a round that failed; twice as long after each next one, of sets that freeze something.
 const RETRY_MIN: Duration = Duration::from_secs(60);
 const RETRY_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -184,7 +184,9 @@ impl SetKeeper {
                 self.paces.entry(*period).or_default().note_taken(elapsed);
             }
         } else {
-            let pause = (RETRY_MIN * 2_u32.saturating_pow(self.failures)).min(RETRY_MAX);
+            // An application that cannot be frozen is left alone for longer and longer.
+            let doublings = if self.settings.freeze_limit.has_freeze { self.failures } else { 0 };
+            let pause = (RETRY_MIN * 2_u32.saturating_pow(doublings)).min(RETRY_MAX);
             self.failures = (self.failures + 1).min(10);
             self.retry_from = self.world.now() + pause;
         }
