@@ -1,8 +1,6 @@
 //! Arguments of `spindle protect`.
 
-use super::{
-    restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments,
-};
+use super::{restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments};
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

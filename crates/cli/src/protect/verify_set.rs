@@ -239,7 +239,10 @@ async fn begin_export(
             return from_here(&uri, server, place);
         }
         if world.now() >= until {
-            return Err(Refusal::new(format!("export {name} is not served"), "see the messages of the server"));
+            return Err(Refusal::new(
+                format!("export {name} is not served"),
+                "see the messages of the server",
+            ));
         }
         world.sleep(LOOK_EVERY).await;
     }

@@ -68,7 +68,8 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
     // Every fourth MiB of the volume is another's.
     let writes: Vec<String> = (8..120).step_by(4).map(|at| format!("write -P 238 {at}M 64k")).collect();
     let commands = writes.iter().flat_map(|write| ["-c", write]);
-    let arguments: Vec<&str> = ["-f", "raw"].into_iter().chain(commands).chain([served.uri("/store")]).collect();
+    let arguments: Vec<&str> =
+        ["-f", "raw"].into_iter().chain(commands).chain([served.uri("/store")]).collect();
     judge("qemu-io", &arguments);
     let bad = back_up(&bench);
     let verified = run(&bench, &["protect", "verify", "post"]);
@@ -76,7 +77,10 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
     let answer = json_of(&verified.stdout);
     assert_eq!(answer["result"], "damaged", "{answer}");
     assert!(!answer["findings"].as_array().unwrap().is_empty(), "{answer}");
-    assert_eq!((&row(&bench, &bad)["proof"], &row(&bench, &good)["proof"]), (&"damaged".into(), &"proven".into()));
+    assert_eq!(
+        (&row(&bench, &bad)["proof"], &row(&bench, &good)["proof"]),
+        (&"damaged".into(), &"proven".into())
+    );
     // The proven one is the last of its kind.
     for (number, why) in [(&good, "held: test"), (&good, "last proven one")] {
         let refused = run(&bench, &["protect", "delete", "post", number]);

@@ -8,7 +8,9 @@ use super::{
 use crate::{
     TakingPace, UnixSecond,
     backup_schedule::{ClockReading, DueSlot, SchedulePeriod, ScheduleProgress},
-    catalogue::{BackupCatalogue, CatalogueFile, CatalogueFileError, MachineTime, PointUse, SetId},
+    catalogue::{
+        BackupCatalogue, CatalogueEntry, CatalogueFile, CatalogueFileError, MachineTime, PointUse, SetId,
+    },
 };
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 use world::{Moment, StateFile, World};
@@ -168,10 +170,7 @@ impl SetKeeper {
         self.catalogue().clock().age_at(&machine_time(&self.world))
     }
 
-    pub(super) fn append(
-        &mut self,
-        entry: crate::catalogue::CatalogueEntry,
-    ) -> Result<(), CatalogueFileError> {
+    pub(super) fn append(&mut self, entry: CatalogueEntry) -> Result<(), CatalogueFileError> {
         self.file.append(entry, &machine_time(&self.world))
     }
 

@@ -5,9 +5,7 @@ use super::{
     making::{BackupOrder, MadeBackup},
 };
 use crate::{
-    catalogue::{
-        BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError,
-    },
+    catalogue::{BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError},
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;
