@@ -24,7 +24,9 @@ pub fn check_in(bench: &Bench, arguments: &[&str], expected: Expect) {
 fn words_the_program_does_not_know() {
     check(
         &["prov"],
-        expect!["spindle: unrecognized subcommand 'prov'; a similar subcommand exists: 'prove'"],
+        expect![
+            "spindle: unrecognized subcommand 'prov'; some similar subcommands exist: 'protect', 'prove'"
+        ],
     );
     check(
         &["prove", "db", "--treads", "4"],
