@@ -217,7 +217,6 @@ const OTHER_OPERATIONS: &[(&str, &str)] = &[
     ("GET /volumes/{volume}", "all verbs find their volume by it"),
     ("GET /groups/{group}", "for programs; verbs list all groups"),
     ("GET /dr/groups/{group}", "for programs; verbs list all groups"),
-    ("GET /exports/{export}", "for programs; verbs list all exports"),
     ("GET /sessions/{session}", "for programs; verbs list all sessions"),
     ("GET /power", "for programs; `event conditions` shows it"),
     ("GET /session", "for pages in a browser"),

@@ -93,7 +93,8 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     let keep = KeepPolicy::new(&keep_settings(&table.keep)).map_err(|error| checked.refusal(error, ""))?;
     let freeze = checked.freeze(&table.freeze)?;
     // The result of a verification is noted where the server has the catalogue.
-    keep.check_set(&schedules, freeze == WantedFreeze::Nothing).map_err(|error| checked.refusal(error, ""))?;
+    keep.check_set(&schedules, freeze == WantedFreeze::Nothing)
+        .map_err(|error| checked.refusal(error, ""))?;
     let usual = FreezeLimit::default();
     let freeze_limit = FreezeLimit {
         every: checked.span("freeze_every", &table.freeze_every)?.unwrap_or(usual.every),
