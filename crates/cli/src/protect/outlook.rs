@@ -17,8 +17,8 @@ use protect::{
 };
 use report::{Refusal, duration::show_duration};
 use serde::Serialize;
-use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
-use world::{ByteCount, World};
+use std::{collections::BTreeMap, path::Path, time::Duration};
+use world::{ByteCount, IoErrorKind, World, real::host_files};
 
 /// Least age of a backup for a change rate.
 const RATE_SPAN_MIN_S: i64 = 3_600;
@@ -101,9 +101,9 @@ async fn outlook_of(world: &World, set: &KeptSet, server: &ServerConnection) -> 
 /// The catalogue as it is, also while an agent has it open; `None` if there is none.
 fn read_catalogue(path: &Path) -> Result<Option<BackupCatalogue>, Refusal> {
     let refused = |error: String| Refusal::new(format!("{}: {error}", path.display()), "");
-    let bytes = match fs::read(path) {
+    let bytes = match host_files::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(refused(error.to_string())),
     };
     let mut reader = CatalogueReader::new(CatalogueScope::Live);

@@ -17,7 +17,6 @@ use report::{Refusal, Severity, calendar::utc_time};
 use serde::Serialize;
 use std::{
     cell::Cell,
-    fs,
     path::{Path, PathBuf},
     process,
     rc::Rc,
@@ -25,7 +24,13 @@ use std::{
 };
 use world::{
     IoErrorKind, JoinHandle, World,
-    real::{HostStateFile, freeze::WritablePlace, host_files, signals::interrupted},
+    real::{
+        HostStateFile,
+        freeze::WritablePlace,
+        host::machine,
+        host_files::{self, PathKind},
+        signals::interrupted,
+    },
     with_deadline,
 };
 
@@ -75,8 +80,8 @@ pub async fn run(
     if arguments.dry_run {
         return print_outlook(world, &sets, &server, console).await;
     }
-    fs::create_dir_all(&folder)
-        .map_err(|error| Refusal::new(format!("{}: {error}", folder.display()), "say ⟨catalogues⟩ FOLDER"))?;
+    host_files::create_private_dir_all(&folder)
+        .map_err(|error| Refusal::new(error.to_string(), "say ⟨catalogues⟩ FOLDER"))?;
     match arguments.once {
         true => make_once(world, &sets, console).await,
         false => keep(world, sets, &server, console).await,
@@ -120,26 +125,30 @@ fn writable_places(site: &Site, catalogues: &Path) -> Vec<WritablePlace> {
     places.push(place("the folder of a server's state", state_folder()));
     for (what, link) in [("standard output", "/proc/self/fd/1"), ("standard error", "/proc/self/fd/2")] {
         // Pipes and terminals have no path.
-        places
-            .extend(fs::canonicalize(link).ok().filter(|path| path.is_file()).map(|path| place(what, path)));
+        let target = host_files::canonical(Path::new(link)).ok();
+        let file = target.filter(|path| matches!(host_files::kind(path), Ok(PathKind::File)));
+        places.extend(file.map(|path| place(what, path)));
     }
     for group in &site.groups {
         let what = format!("a drive of the pool {}", group.name);
         let paths = group.devices.iter().chain([&group.folder]).filter(|path| path.starts_with('/'));
-        let here = paths.map(PathBuf::from).filter(|path| path.exists());
+        let here = paths.map(PathBuf::from).filter(|path| {
+            // One that cannot be asked about may be there.
+            !matches!(host_files::kind(path), Ok(PathKind::Missing))
+        });
         places.extend(here.map(|path| place(&what, path)));
     }
     places
 }
 
 pub(super) fn open(world: &World, set: &KeptSet) -> Result<SetKeeper, Refusal> {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = machine().hostname;
     let opening = SetOpening {
         settings: set.wanted.settings.clone(),
         pools: Rc::clone(&set.pools) as Rc<_>,
         freezing: Rc::clone(&set.freezing),
         generator: format!("spindle {}", env!("CARGO_PKG_VERSION")),
-        runner: format!("spindle protect run, process {} on {}", process::id(), host.trim()),
+        runner: format!("spindle protect run, process {} on {host}", process::id()),
     };
     let refused = |problem: String| Refusal::new(problem, "");
     let file = HostStateFile::open(&set.catalogue).map_err(|error| {

@@ -106,8 +106,8 @@ impl MailHost {
         let text = fs::read_to_string(path).unwrap();
         let lines = text.lines().map(json_of);
         lines
-            .filter(|line| !line["entry"][word].is_null())
-            .last()
+            .rev()
+            .find(|line| !line["entry"][word].is_null())
             .map(|line| line["entry"][word].clone())
             .unwrap()
     }

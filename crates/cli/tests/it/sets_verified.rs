@@ -31,17 +31,17 @@ fn run(bench: &Bench, arguments: &[&str]) -> ProgramOutput {
     bench.run(&[arguments, &["--state", "state", "--json"]].concat())
 }
 
-fn back_up(bench: &Bench) -> String {
+fn back_up(bench: &Bench) -> u64 {
     let made = run(bench, &["protect", "now", "post", "--hold", "test"]);
     assert_eq!(made.code, Some(0), "{}", made.stderr);
-    json_of(&made.stdout)["number"].to_string()
+    json_of(&made.stdout)["number"].as_u64().unwrap()
 }
 
 /// The row of a backup in the list.
-fn row(bench: &Bench, number: &str) -> Value {
+fn row(bench: &Bench, number: u64) -> Value {
     let listed = json_of(&run(bench, &["protect", "list", "post"]).stdout);
     let rows = listed["backups"].as_array().unwrap();
-    rows.iter().find(|row| row["number"].to_string() == *number).unwrap().clone()
+    rows.iter().find(|row| row["number"] == number).unwrap().clone()
 }
 
 #[test]
@@ -54,14 +54,14 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
     let served = Served::begin(&bench);
     answered(&bench.run(&short(&[served.uri("/store")])));
     let good = back_up(&bench);
-    assert_eq!(row(&bench, &good)["proof"], "unproven");
+    assert_eq!(row(&bench, good)["proof"], "unproven");
     for level in ["pages", "recover"] {
-        let verified = run(&bench, &["protect", "verify", "post", &good, "--level", level]);
+        let verified = run(&bench, &["protect", "verify", "post", &good.to_string(), "--level", level]);
         assert_eq!(verified.code, Some(0), "{}{}", verified.stdout, verified.stderr);
         let answer = json_of(&verified.stdout);
         assert_eq!((&answer["result"], &answer["is_noted"]), (&"proven".into(), &true.into()), "{answer}");
         assert_eq!(
-            (&row(&bench, &good)["proof"], &row(&bench, &good)["verified_level"]),
+            (&row(&bench, good)["proof"], &row(&bench, good)["verified_level"]),
             (&"proven".into(), &level.into())
         );
     }
@@ -78,11 +78,12 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
     assert_eq!(answer["result"], "damaged", "{answer}");
     assert!(!answer["findings"].as_array().unwrap().is_empty(), "{answer}");
     assert_eq!(
-        (&row(&bench, &bad)["proof"], &row(&bench, &good)["proof"]),
+        (&row(&bench, bad)["proof"], &row(&bench, good)["proof"]),
         (&"damaged".into(), &"proven".into())
     );
     // The proven one is the last of its kind.
-    for (number, why) in [(&good, "held: test"), (&good, "last proven one")] {
+    let number = &*good.to_string();
+    for why in ["held: test", "last proven one"] {
         let refused = run(&bench, &["protect", "delete", "post", number]);
         assert_eq!(refused.code, Some(2), "{}", refused.stdout);
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
