@@ -45,7 +45,7 @@ use world::real;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // What freezes filesystems is this program again: it must not have threads or files of its own.
+    // Filesystems are frozen by this program, started again: it must not have threads or files of its own.
     real::freeze::serve_if_helper();
     match run() {
         Ok(status) => status.code(),

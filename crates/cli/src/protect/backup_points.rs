@@ -1,11 +1,8 @@
-//! Backups as the pools of a server have them: by the notes of their points, whoever keeps the set.
+//! Backups as the pools of a server have them: by the notes of their points. The server or an agent keeps the set.
 
 use crate::server::connection::ServerConnection;
 use control::web::client::{BackupPointList, BackupPointRow, in_uri};
-use protect::{
-    backup_schedule::BackupKind,
-    catalogue::{LabelWord, PointNote},
-};
+use protect::{backup_schedule::BackupKind, catalogue::PointNote};
 use report::Refusal;
 use std::collections::BTreeMap;
 
@@ -111,11 +108,7 @@ impl SetPoints {
 impl PointsOfBackup {
     /// The label in words. Points are cut before the thaw, which the catalogue alone knows.
     pub fn label_text(&self) -> String {
-        let label = match self.note.label {
-            LabelWord::Application => "application",
-            LabelWord::Filesystem => "filesystem",
-            LabelWord::Crash => "crash",
-        };
+        let label = self.note.label.word();
         let doubt = if self.note.is_confirmed { "" } else { ", if its freeze held" };
         match self.note.kind {
             BackupKind::Full => format!("{label}{doubt}"),

@@ -2,9 +2,12 @@
 
 use super::run::KeptSet;
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
-use control::web::{
-    client::in_uri,
-    differences::{DifferenceEnd, DifferenceSizes},
+use control::{
+    sets::points::parts_of_id,
+    web::{
+        client::in_uri,
+        differences::{DifferenceEnd, DifferenceSizes},
+    },
 };
 use protect::{
     UnixSecond,
@@ -74,9 +77,7 @@ async fn outlook_of(world: &World, set: &KeptSet, server: &ServerConnection) -> 
     let reading = ClockReading { civil: now, elapsed: Duration::ZERO };
     let due: Vec<SchedulePeriod> =
         settings.schedules.due(&progress, reading).iter().map(|due| due.slot.period).collect();
-    let uptime = world.machine_uptime();
-    let (machine, boot, up_s) = (uptime.machine, uptime.boot, uptime.up.as_secs());
-    let time = MachineTime { machine, boot, up_s, civil: now };
+    let time = MachineTime::of(world);
     let retained = known.as_ref().map(|known| known.retained(known.clock().age_at(&time), &BTreeMap::new()));
     let retained = retained.unwrap_or_default();
     let rate = match &known {
@@ -163,7 +164,7 @@ async fn change_rate(
     }
     let (mut changed, mut size) = (0_u64, 0_u64);
     for point in &newest.points {
-        let (volume, _) = point.id.split_once('/').unwrap_or((&point.id, ""));
+        let (volume, _) = parts_of_id(&point.id);
         let from = in_uri(&newest.start.name);
         let path = format!("/v1/volumes/{}/difference?from={from}&summary=true", in_uri(volume));
         let mut take = |line: &str| {

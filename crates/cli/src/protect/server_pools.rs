@@ -1,8 +1,9 @@
 //! The pools of a server, as the keeper of a set asks them.
 //!
-//! Invariant: a volume is known by its UUID before an application waits for its cut; one that was not found is asked for anew.
+//! Invariant: a volume is known by its UUID before an application waits for its cut; one that was not found is asked for again.
 
 use crate::server::connection::ServerConnection;
+use control::sets::points::parts_of_id;
 use control::web::{
     client::{BackupPointList, BackupPointRow, Method, NewSnapshotsBody, TakenCut, in_uri},
     rows::{PoolState, VolumePage},
@@ -155,7 +156,7 @@ impl Inner {
         let set = self.set_id.borrow().as_ref().map(ToString::to_string);
         let set = set.ok_or_else(|| StepError("the server was not asked yet".to_owned()))?;
         for point in points {
-            let (volume, snapshot) = point.id.split_once('/').unwrap_or((&point.id, ""));
+            let (volume, snapshot) = parts_of_id(&point.id);
             let path = format!("/v1/volumes/{}/snapshots/{}?set={set}", in_uri(volume), in_uri(snapshot));
             let removing = self.server.change(Method::DELETE, &path, None::<&()>);
             let reply = with_deadline(self.world.sleep(ANSWER_MAX), removing).await;

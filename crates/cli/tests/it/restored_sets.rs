@@ -98,7 +98,7 @@ fn a_set_goes_back_as_one_and_what_it_held_stays() {
     // The same command again finds nothing to do.
     let again = json_of(&scene.run(&["protect", "restore", "post", &first, "--yes", "post", "--json"]));
     assert!(again["volumes"].as_array().unwrap().iter().all(|row| row["made"].is_null()), "{again}");
-    // What came later is there still: the second backup, and the state of before.
+    // The second backup and the state of before are there still.
     scene.run(&["protect", "restore", "post", &second, "--yes", "post"]);
     scene.readmit();
     scene.expect(2);

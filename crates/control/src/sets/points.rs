@@ -1,7 +1,10 @@
 //! Points of backups in the pools, known by their notes.
 
 use crate::{order::OrderRefusal, pool_thread::ServedPool, site::handle::PoolHandle};
-use array::pool::Snapshot;
+use array::{
+    format::{SnapshotId, VolumeId},
+    pool::Snapshot,
+};
 use protect::{
     backup_schedule::set_and_sequence_of,
     catalogue::{CutPoint, FoundPoint, PointNote},
@@ -26,6 +29,16 @@ pub enum PointsRefusal {
     Order(#[from] OrderRefusal),
     #[error("a snapshot over several pools is not settled: {0}")]
     Unsettled(String),
+}
+
+/// The identity of a point: both UUIDs, so that it stays when the volume is renamed.
+pub fn point_id(volume: VolumeId, snapshot: SnapshotId) -> String {
+    format!("{volume}/{snapshot}")
+}
+
+/// UUIDs of the volume and of the snapshot in the identity of a point; the second is empty in what is no such identity.
+pub fn parts_of_id(id: &str) -> (&str, &str) {
+    id.split_once('/').unwrap_or((id, ""))
 }
 
 /// The points of backups in a pool; of one set's, by its name, if it is given.
@@ -59,7 +72,7 @@ async fn read(
                 return Err(PointsRefusal::Unsettled(snapshot.name));
             }
             let origin = IdentityOrigin::Snapshot(volume.volume, snapshot.snapshot);
-            let id = format!("{}/{}", volume.volume, snapshot.snapshot);
+            let id = point_id(volume.volume, snapshot.snapshot);
             let point = CutPoint { pool: pool.to_owned(), volume: volume.name.clone(), id };
             let found = FoundPoint { point, name: snapshot.name, note: snapshot.note };
             points.push(BackupPoint { found, services: served.exports.services_of(&origin) });

@@ -7,7 +7,7 @@
 //! 3. A cut over several pools that ended early is settled before the keeper hears its outcome, and before points are listed;
 //!    where that is not possible, the pools that have parts of it are silent.
 
-use super::points::{PointsRefusal, points_in};
+use super::points::{PointsRefusal, parts_of_id, point_id, points_in};
 use crate::{
     order::{ANSWER_WITHIN, check_time},
     planted::{self, SetBug},
@@ -173,7 +173,7 @@ impl Shared {
             CutPoint {
                 pool: pool.name.clone(),
                 volume: known.map(|known| known.name.clone()).unwrap_or_default(),
-                id: format!("{volume}/{}", SnapshotId(uuid)),
+                id: point_id(*volume, SnapshotId(uuid)),
             }
         };
         let all = parts.iter().flat_map(|part| part.volumes.iter().map(|volume| (&part.pool, volume)));
@@ -329,6 +329,6 @@ fn parts_of(site: &SiteView, wanted: &WantedCut) -> Result<Vec<SharedCutPart>, S
 
 /// UUIDs of the volume and of the snapshot of a point.
 fn ids_of(point: &CutPoint) -> Option<(VolumeId, SnapshotId)> {
-    let (volume, snapshot) = point.id.split_once('/')?;
+    let (volume, snapshot) = parts_of_id(&point.id);
     Some((VolumeId(parse_uuid(volume).ok()?), SnapshotId(parse_uuid(snapshot).ok()?)))
 }

@@ -1,7 +1,11 @@
 //! Points of backups, for those who keep a set from another host.
 
 use super::{ApiState, caller::Caller, problem::ApiProblem};
-use crate::{journal::tokens::CallerRole, order::ANSWER_WITHIN, sets::points::points_in};
+use crate::{
+    journal::tokens::CallerRole,
+    order::ANSWER_WITHIN,
+    sets::points::{parts_of_id, points_in},
+};
 use axum::{
     Json,
     extract::{Query, State},
@@ -67,7 +71,7 @@ pub(super) async fn list(
                 list.silent.remove(name);
                 list.pools.push(name.clone());
                 list.points.extend(points.into_iter().map(|point| {
-                    let (volume_id, snapshot_id) = point.found.point.id.split_once('/').expect("it has both");
+                    let (volume_id, snapshot_id) = parts_of_id(&point.found.point.id);
                     BackupPointRow {
                         pool: name.clone(),
                         volume: point.found.point.volume.clone(),

@@ -1,9 +1,7 @@
 //! Rows of sets in the API's answers.
 
-use crate::sets::{ServedSet, SetKeeping};
+use crate::sets::{ServedSet, SetKeeping, points::parts_of_id};
 use protect::{
-    backup_schedule::BackupKind,
-    catalogue::LabelWord,
     retention::BackupProof,
     set_keeper::{BackupView, SetVolume},
 };
@@ -141,18 +139,8 @@ impl SetBackupRow {
             number: backup.number,
             name: backup.name.clone(),
             at: utc_time(backup.at.0),
-            kind: match backup.kind {
-                BackupKind::Full => "full",
-                BackupKind::InterimLogs => "logs",
-                BackupKind::InterimCrash => "crash",
-            }
-            .to_owned(),
-            label: match backup.label {
-                LabelWord::Application => "application",
-                LabelWord::Filesystem => "filesystem",
-                LabelWord::Crash => "crash",
-            }
-            .to_owned(),
+            kind: backup.kind.word().to_owned(),
+            label: backup.label.word().to_owned(),
             reasons: texts(&backup.reasons),
             by: backup.by.clone(),
             periods: backup.periods.iter().map(ToString::to_string).collect(),
@@ -171,7 +159,7 @@ impl SetBackupRow {
                 .points
                 .iter()
                 .map(|point| {
-                    let (volume_id, snapshot_id) = point.id.split_once('/').unwrap_or((&point.id, ""));
+                    let (volume_id, snapshot_id) = parts_of_id(&point.id);
                     SetPointRow {
                         pool: point.pool.clone(),
                         volume: point.volume.clone(),

@@ -11,7 +11,8 @@ use super::{
     volumes::{gone_before, page_rows},
 };
 use crate::{
-    journal::tokens::CallerRole, order::map_rows, site::handle::PoolHandle, space_counter::CountedSpace,
+    journal::tokens::CallerRole, order::map_rows, sets::points::point_id, site::handle::PoolHandle,
+    space_counter::CountedSpace,
 };
 use array::{
     format::{SnapshotId, VolumeId},
@@ -216,35 +217,42 @@ pub(super) async fn create_of_volumes(
     Ok((StatusCode::CREATED, Json(SnapshotPage { snapshots, space_as_of: None, next: None })).into_response())
 }
 
-/// Refuses a point of a backup before the lock of its cut ends: no administrator is an exception.
-async fn check_lock(api: &ApiState, meant: &MeantVolume, snapshot: SnapshotId) -> Result<(), ApiProblem> {
+/// A snapshot of a volume, asked of its pool; `None` if there is none of this identity.
+async fn find(
+    api: &ApiState,
+    meant: &MeantVolume,
+    snapshot: Option<SnapshotId>,
+) -> Result<Option<Snapshot>, ApiProblem> {
     let volume = meant.id();
-    let found = read_order(api, &meant.pool, "look at snapshot", move |served| {
+    read_order(api, &meant.pool, "look at snapshot", move |served| {
         Box::pin(async move {
             let snapshots = served.pool.snapshots(volume).unwrap_or_default();
-            Ok(snapshots.into_iter().find(|known| known.snapshot == snapshot))
+            Ok(snapshots.into_iter().find(|known| Some(known.snapshot) == snapshot))
         })
-    });
-    let Some(found) = found.await? else { return Ok(()) };
-    let Ok(Some(note)) = PointNote::decode(&found.note) else { return Ok(()) };
-    let (now, cut_s) = (api.world.unix_s(), (found.created_at.0 / 1_000_000_000) as i64);
+    })
+    .await
+}
+
+/// Refuses a point of a backup before the lock of its cut ends: no administrator is an exception.
+fn check_lock(
+    api: &ApiState,
+    meant: &MeantVolume,
+    point: &Snapshot,
+    note: &PointNote,
+) -> Result<(), ApiProblem> {
+    let (now, cut_s) = (api.world.unix_s(), (point.created_at.0 / 1_000_000_000) as i64);
     let of_note = note.lock_s.map(|lock_s| cut_s.saturating_add(lock_s));
     // A lock that people made longer is in the catalogue alone.
-    let id = format!("{volume}/{snapshot}");
+    let id = point_id(meant.id(), point.snapshot);
     let of_catalogue =
         api.site.sets().iter().find_map(|set| set.locked_for_s(&id)).map(|left_s| now + left_s);
     let Some(until_s) = of_note.max(of_catalogue).filter(|until_s| now < *until_s) else { return Ok(()) };
     let until = utc_time(until_s);
     let refusal = Refusal::new(
-        format!("{} is a backup that is locked until {until}: nobody can delete it before", found.name),
+        format!("{} is a backup that is locked until {until}: nobody can delete it before", point.name),
         "see 'spindle protect list'",
     );
     Err(ApiProblem::refused(&refusal))
-}
-
-fn is_of_set(row: &SnapshotRow, set: &str) -> bool {
-    let note = PointNote::decode(row.note.as_deref().unwrap_or_default().as_bytes());
-    matches!(note, Ok(Some(note)) if note.set.to_string() == set)
 }
 
 /// Refuses a note by which a schedule knows its own snapshots: it would prune this one, and count it.
@@ -298,23 +306,22 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(if set.is_some() { CallerRole::Operate } else { CallerRole::Admin })?;
     let meant = volume_of(&api, &caller, &volume)?;
-    let known = rows(&api, &meant).await?;
-    let is_known = |id: &[u8; 16]| known.iter().any(|row| row.id == SnapshotId(*id).to_string());
-    let id = parse_uuid(&snapshot).ok().filter(is_known);
-    let Some(id) = id else {
+    let wanted = parse_uuid(&snapshot).ok().map(SnapshotId);
+    let Some(found) = find(&api, &meant, wanted).await? else {
         let missing = ApiProblem::not_found(format!("volume {volume} has no snapshot {snapshot}"));
         return gone_before(&api, (identity, &first_seen), missing);
     };
-    let is_other =
-        |row: &&SnapshotRow, set: &str| row.id == SnapshotId(id).to_string() && !is_of_set(row, set);
+    let note = PointNote::decode(&found.note).ok().flatten();
     if let Some(set) = &set
-        && let Some(other) = known.iter().find(|row| is_other(row, set))
+        && note.as_ref().is_none_or(|note| note.set.to_string() != *set)
     {
-        let problem = format!("snapshot {} is of no backup of the set {set}", other.name);
+        let problem = format!("snapshot {} is of no backup of the set {set}", found.name);
         return Err(ApiProblem::bad_request(problem, "leave set out, as an administrator"));
     }
-    check_lock(&api, &meant, SnapshotId(id)).await?;
-    let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(SnapshotId(id)));
+    if let Some(note) = &note {
+        check_lock(&api, &meant, &found, note)?;
+    }
+    let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(found.snapshot));
     let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };
     change(&api, &meant.pool, "delete snapshot", (wanted, ChangeGuard::new(identity))).await?;
     Ok(StatusCode::NO_CONTENT)

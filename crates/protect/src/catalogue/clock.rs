@@ -11,6 +11,7 @@
 
 use super::entry::RunnerOpening;
 use crate::UnixSecond;
+use world::{MachineUptime, World};
 
 /// The clocks of a machine at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,14 @@ pub struct MachineTime {
     /// Seconds since the machine's start.
     pub up_s: u64,
     pub civil: UnixSecond,
+}
+
+impl MachineTime {
+    /// That of this machine now.
+    pub fn of(world: &World) -> Self {
+        let MachineUptime { machine, boot, up } = world.machine_uptime();
+        Self { machine, boot, up_s: up.as_secs(), civil: UnixSecond(world.wall().seconds) }
+    }
 }
 
 /// The age of a catalogue, and the clocks by which it grows.

@@ -364,16 +364,30 @@ impl LabelWord {
             BackupLabel::Crash(reason) => (Self::Crash, Some(bounded(reason))),
         }
     }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Filesystem => "filesystem",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+impl From<Consistency> for LabelWord {
+    fn from(consistency: Consistency) -> Self {
+        match consistency {
+            Consistency::Application => Self::Application,
+            Consistency::Filesystem => Self::Filesystem,
+        }
+    }
 }
 
 impl From<&FreezeEvidence> for EvidenceLine {
     fn from(evidence: &FreezeEvidence) -> Self {
         Self {
             what: bounded(&evidence.what),
-            worth: match evidence.consistency {
-                Consistency::Application => LabelWord::Application,
-                Consistency::Filesystem => LabelWord::Filesystem,
-            },
+            worth: evidence.consistency.into(),
             broken: evidence.held.as_ref().err().map(|reason| bounded(reason)),
         }
     }

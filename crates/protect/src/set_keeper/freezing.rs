@@ -3,7 +3,7 @@
 use crate::backup::{Freezable, hooks::HookRun};
 use std::rc::Rc;
 
-/// Brings whatever a set freezes, anew for each round.
+/// Brings the things that a set freezes, new ones for each round.
 pub trait SetFreezing {
     /// The things to freeze for the cut that will be called `point`.
     fn round(&self, point: &str) -> RoundFreeze;

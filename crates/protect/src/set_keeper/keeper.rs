@@ -82,7 +82,7 @@ impl SetKeeper {
         let mut id = [0; 8];
         world.fill_secret(&mut id);
         let id = SetId::new(u64::from_le_bytes(id));
-        let now = machine_time(world);
+        let now = MachineTime::of(world);
         let file = CatalogueFile::open(file, &settings.name, id, &generator, &runner, &now)?;
         Ok(Self {
             world: world.clone(),
@@ -167,11 +167,11 @@ impl SetKeeper {
 
     /// The confirmed age of the catalogue now.
     pub(super) fn age_s(&self) -> u64 {
-        self.catalogue().clock().age_at(&machine_time(&self.world))
+        self.catalogue().clock().age_at(&MachineTime::of(&self.world))
     }
 
     pub(super) fn append(&mut self, entry: CatalogueEntry) -> Result<(), CatalogueFileError> {
-        self.file.append(entry, &machine_time(&self.world))
+        self.file.append(entry, &MachineTime::of(&self.world))
     }
 
     /// Notes the end of a round.
@@ -221,15 +221,5 @@ impl SetKeeper {
         };
         let again = if self.is_settled { LOOK_EVERY } else { self.settle_from.since(now) };
         next.min(again).clamp(Duration::from_secs(1), LOOK_EVERY)
-    }
-}
-
-pub(super) fn machine_time(world: &World) -> MachineTime {
-    let uptime = world.machine_uptime();
-    MachineTime {
-        machine: uptime.machine,
-        boot: uptime.boot,
-        up_s: uptime.up.as_secs(),
-        civil: UnixSecond(world.wall().seconds),
     }
 }

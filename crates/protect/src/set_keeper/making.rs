@@ -4,8 +4,7 @@ use super::{BackupPools, SetKeeper, SetProblem, SetVolume, WantedCut};
 use crate::{
     UnixSecond,
     backup::{
-        BackupCutter, BackupLabel, BackupOutcome, BackupSet, Consistency, FreezeEvidence, StepError,
-        StepResult,
+        BackupCutter, BackupLabel, BackupOutcome, BackupSet, Consistency, StepError, StepResult,
         hooks::{HookEnd, HookRun},
         start_backup,
     },
@@ -161,11 +160,7 @@ impl SetKeeper {
             sequence: start.backup,
             points: start.volumes.len() as u32,
             kind: start.kind,
-            label: match worth {
-                Some(Consistency::Application) => LabelWord::Application,
-                Some(Consistency::Filesystem) => LabelWord::Filesystem,
-                None => LabelWord::Crash,
-            },
+            label: worth.map_or(LabelWord::Crash, LabelWord::from),
             is_confirmed: worth.is_none(),
             needs: start.needs,
             lock_s: start.lock_s,
@@ -215,17 +210,17 @@ impl SetKeeper {
         points: Vec<CutPoint>,
     ) -> BackupCut {
         let window = outcome.freeze_began.zip(outcome.thawed).map(|(began, thawed)| thawed.since(began));
+        let (word, reason) = LabelWord::of(label);
         BackupCut {
             backup: start.backup,
-            label: label_word(label),
-            reason: match label {
-                BackupLabel::Crash(_) if self.settings.freeze_limit.has_freeze && !start.kind.is_full() => {
+            label: word,
+            reason: match reason {
+                Some(_) if self.settings.freeze_limit.has_freeze && !start.kind.is_full() => {
                     Some("between two freezes".to_owned())
                 }
-                BackupLabel::Crash(reason) => Some(reason.clone()),
-                BackupLabel::Application | BackupLabel::Filesystem => None,
+                reason => reason,
             },
-            evidence: outcome.evidence.iter().map(evidence_line).collect(),
+            evidence: outcome.evidence.iter().map(EvidenceLine::from).collect(),
             window_ms: window
                 .filter(|_| !outcome.evidence.is_empty())
                 .map(|window| window.as_millis() as u64),
@@ -237,25 +232,6 @@ impl SetKeeper {
 fn made_text(start: &BackupStart, label: &BackupLabel, problems: &[String]) -> String {
     let besides = if problems.is_empty() { String::new() } else { format!("; {}", problems.join("; ")) };
     format!("{} was made: {label}{besides}", start.name)
-}
-
-fn label_word(label: &BackupLabel) -> LabelWord {
-    match label {
-        BackupLabel::Application => LabelWord::Application,
-        BackupLabel::Filesystem => LabelWord::Filesystem,
-        BackupLabel::Crash(_) => LabelWord::Crash,
-    }
-}
-
-fn evidence_line(evidence: &FreezeEvidence) -> EvidenceLine {
-    EvidenceLine {
-        what: evidence.what.clone(),
-        worth: match evidence.consistency {
-            Consistency::Application => LabelWord::Application,
-            Consistency::Filesystem => LabelWord::Filesystem,
-        },
-        broken: evidence.held.clone().err(),
-    }
 }
 
 fn hook_line(backup: u64, run: &HookRun) -> HookRunLine {

@@ -179,7 +179,7 @@ impl SetKeeper {
     }
 
     async fn delete_for_person(&mut self, number: u64, may_be_last: bool, by: &str) -> FollowResult {
-        // What is in use is known only when the pools were asked.
+        // Only the pools know which points are in use.
         self.settle().await?;
         self.live(number)?;
         let reasons = self.reasons().into_iter().find(|(known, _)| *known == number);

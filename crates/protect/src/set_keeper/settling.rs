@@ -2,9 +2,7 @@
 
 use super::{PoolsAnswer, SetKeeper, SetProblem};
 use crate::{
-    catalogue::{
-        CatalogueEntry, CatalogueFileError, CatalogueRepair, CutPoint, LabelWord, PointUse, reconcile,
-    },
+    catalogue::{CatalogueEntry, CatalogueFileError, CatalogueRepair, CutPoint, PointUse, reconcile},
     planted_keeping::{self, KeepingBug},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,11 +51,7 @@ impl SetKeeper {
         match repair {
             CatalogueRepair::Adopt(found) => {
                 let (name, reason) = (found.name.clone(), found.reason.clone());
-                let label = match found.label {
-                    LabelWord::Application => "application",
-                    LabelWord::Filesystem => "filesystem",
-                    LabelWord::Crash => "crash",
-                };
+                let label = found.label.word();
                 self.append(CatalogueEntry::Found(found))?;
                 self.said.warn(format!("{name} was found in the pools and counts as {label}: {reason}"));
             }

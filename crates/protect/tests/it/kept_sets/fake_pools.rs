@@ -17,7 +17,7 @@ use world::{LocalFuture, Moment, Random, StateFile, World, sim::SimStateFile};
 const POOLS: [&str; 2] = ["east", "west"];
 
 /// Everything that outlives a keeper, and what is known to be true.
-pub struct Place {
+pub struct Surroundings {
     pub disk: SimStateFile,
     points: RefCell<Vec<FoundPoint>>,
     next_point: Cell<u64>,
@@ -37,7 +37,7 @@ pub struct Place {
     pub heard: RefCell<BTreeSet<&'static str>>,
 }
 
-impl Place {
+impl Surroundings {
     pub fn new(seed: u64) -> Self {
         Self {
             disk: SimStateFile::new("mail.catalogue", seed),
@@ -138,17 +138,17 @@ fn number_of(found: &FoundPoint) -> u64 {
 /// The pools as one keeper asks them.
 pub struct FakePools {
     world: World,
-    place: Rc<Place>,
+    place: Rc<Surroundings>,
     random: Rc<RefCell<Random>>,
 }
 
 impl FakePools {
-    pub fn new(world: &World, place: &Rc<Place>) -> Self {
+    pub fn new(world: &World, place: &Rc<Surroundings>) -> Self {
         let random = Rc::new(RefCell::new(world.random("pools")));
         Self { world: world.clone(), place: Rc::clone(place), random }
     }
 
-    fn fails(random: &RefCell<Random>, place: &Place) -> bool {
+    fn fails(random: &RefCell<Random>, place: &Surroundings) -> bool {
         random.borrow_mut().percent(place.failing.get())
     }
 }
@@ -250,12 +250,12 @@ impl BackupPools for FakePools {
 /// An application that does not always freeze, or thaws early.
 pub struct ShakyApplication {
     world: World,
-    place: Rc<Place>,
+    place: Rc<Surroundings>,
     random: Rc<RefCell<Random>>,
 }
 
 impl ShakyApplication {
-    pub fn of(world: &World, place: &Rc<Place>) -> Self {
+    pub fn of(world: &World, place: &Rc<Surroundings>) -> Self {
         let random = Rc::new(RefCell::new(world.random("application")));
         Self { world: world.clone(), place: Rc::clone(place), random }
     }

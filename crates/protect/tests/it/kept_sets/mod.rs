@@ -3,7 +3,7 @@
 
 mod fake_pools;
 
-use fake_pools::{FakePools, Place, ShakyApplication};
+use fake_pools::{FakePools, ShakyApplication, Surroundings};
 use protect::{
     backup::{BackupPolicy, UncoveredCut},
     backup_schedule::{FreezeLimit, ScheduleSet},
@@ -30,7 +30,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Everything that outlives the keeper.
 struct History {
-    place: Rc<Place>,
+    place: Rc<Surroundings>,
     settings: SetSettings,
     has_freeze: bool,
 }
@@ -64,7 +64,7 @@ impl History {
     fn new(seed: u64, random: &mut Random) -> Self {
         let settings = settings(random);
         let has_freeze = settings.freeze_limit.has_freeze;
-        Self { place: Rc::new(Place::new(seed)), settings, has_freeze }
+        Self { place: Rc::new(Surroundings::new(seed)), settings, has_freeze }
     }
 
     fn open(&self, world: &World) -> SetKeeper {
