@@ -49,10 +49,14 @@ pub enum KeepingBug {
     PointsBeforeDeleting,
     /// A backup that is in use goes.
     UseIgnored,
+    /// A verification that did not look at everything proves a backup.
+    UnfinishedIsProven,
+    /// A backup that was cut after the time of the day is verified as well.
+    DueTooEarly,
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -75,11 +79,20 @@ impl KeepingBug {
         Self::CutBeforeBegun,
         Self::PointsBeforeDeleting,
         Self::UseIgnored,
+        Self::UnfinishedIsProven,
+        Self::DueTooEarly,
     ];
 
     /// True if only a whole keeper can have it.
     pub fn is_of_keepers(self) -> bool {
-        matches!(self, Self::CutBeforeBegun | Self::PointsBeforeDeleting | Self::UseIgnored)
+        matches!(
+            self,
+            Self::CutBeforeBegun
+                | Self::PointsBeforeDeleting
+                | Self::UseIgnored
+                | Self::UnfinishedIsProven
+                | Self::DueTooEarly
+        )
     }
 }
 

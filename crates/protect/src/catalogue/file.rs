@@ -15,7 +15,7 @@ use super::{
 };
 use crate::planted_keeping::{self, KeepingBug};
 use thiserror::Error;
-use world::{IoError, StateFile};
+use world::{IoError, IoResult, StateFile};
 
 /// Bytes that are read at a time.
 const PART_BYTES: usize = 1 << 20;
@@ -169,6 +169,20 @@ impl CatalogueFile {
 
     pub fn catalogue(&self) -> &BackupCatalogue {
         &self.catalogue
+    }
+
+    /// A part of the stable lines' bytes, up to `bytes_max`; empty at their end.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn read_part(&self, offset: u64, bytes_max: usize) -> IoResult<Vec<u8>> {
+        let length = self.end.saturating_sub(offset).min(bytes_max as u64);
+        let mut part = vec![0; length as usize];
+        if length > 0 {
+            self.file.read_at(offset, &mut part)?;
+        }
+        Ok(part)
     }
 
     /// Lines that are stable.

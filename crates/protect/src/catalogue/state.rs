@@ -98,6 +98,8 @@ pub struct BackupCatalogue {
     filled: BTreeMap<SchedulePeriod, FilledSlots>,
     /// The newest copy at each vault and site.
     copy_bases: BTreeMap<String, u64>,
+    /// Age of the catalogue at the last verification of any backup, in seconds.
+    last_verified_age_s: Option<u64>,
     /// With the civil times of their lines; only in [`CatalogueScope::All`].
     missed: Vec<(i64, MissedRange)>,
     restores: Vec<(i64, BackupRestore)>,
@@ -132,6 +134,7 @@ impl BackupCatalogue {
             last_sequence: 0,
             filled: BTreeMap::new(),
             copy_bases: BTreeMap::new(),
+            last_verified_age_s: None,
             missed: Vec::new(),
             restores: Vec::new(),
             drills: Vec::new(),
@@ -178,6 +181,11 @@ impl BackupCatalogue {
     /// Slots that backups filled, deleted ones included.
     pub fn filled(&self) -> &BTreeMap<SchedulePeriod, FilledSlots> {
         &self.filled
+    }
+
+    /// Age of the catalogue when a backup was verified last, in seconds.
+    pub fn last_verified_age_s(&self) -> Option<u64> {
+        self.last_verified_age_s
     }
 
     pub fn missed(&self) -> &[(i64, MissedRange)] {
@@ -387,6 +395,7 @@ impl BackupCatalogue {
             }
             CatalogueEntry::Found(found) => self.apply_found(found, at_s, line.age_s),
             CatalogueEntry::Verified(verified) => {
+                self.last_verified_age_s = Some(line.age_s);
                 self.change(verified.backup, at_s).verifications.push((at_s, verified.clone()));
             }
             CatalogueEntry::Copied(copy) => {

@@ -53,8 +53,8 @@ pub enum KeepPolicyError {
     )]
     ScheduleTooLong { schedule: BackupSchedule, reach: KeepSpan, at_most: KeepSpan },
     #[error(
-        "keep: only_after = \"verified\" needs results of verifications, which a set that an agent keeps does not have yet; \
-         leave it out"
+        "keep: only_after = \"verified\" needs results of verifications, and an agent notes its own alone; say when it verifies \
+         (verify), or leave it out"
     )]
     NothingVerified,
 }

@@ -4,6 +4,7 @@ use super::{
     BackupPools, SetFreezing, SetNotice, SetProblem, SetSettings, SetView,
     making::{BackupOrder, MadeBackup},
     notice::SaidProblems,
+    proving::PutOff,
 };
 use crate::{
     TakingPace, UnixSecond,
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
-use world::{Moment, StateFile, World};
+use world::{IoResult, Moment, StateFile, World};
 
 /// Most time from one look to the next: clocks jump, and pools fill.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -52,6 +53,8 @@ pub struct SetKeeper {
     /// End of the last missed slots that were written down.
     pub(super) missed_until: BTreeMap<SchedulePeriod, UnixSecond>,
     pub(super) looked_for_room_at: Option<Moment>,
+    /// Backups whose verification did not end.
+    pub(super) put_off: BTreeMap<u64, PutOff>,
     paces: BTreeMap<SchedulePeriod, TakingPace>,
     started: Moment,
     failures: u32,
@@ -97,6 +100,7 @@ impl SetKeeper {
             last_freeze: None,
             missed_until: BTreeMap::new(),
             looked_for_room_at: None,
+            put_off: BTreeMap::new(),
             paces: BTreeMap::new(),
             started: world.now(),
             failures: 0,
@@ -141,7 +145,17 @@ impl SetKeeper {
             self.delete_too_old().await?;
         }
         self.thin_out().await?;
+        self.look_for_verification();
         Ok(KeeperLook { wait: self.wait(), made })
+    }
+
+    /// A part of the catalogue's file, up to `bytes_max`; empty at its end.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn read_catalogue(&self, offset: u64, bytes_max: usize) -> IoResult<Vec<u8>> {
+        self.file.read_part(offset, bytes_max)
     }
 
     /// Lines since the last call.

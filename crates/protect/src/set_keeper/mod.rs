@@ -13,7 +13,8 @@
 //! After an error of the catalogue's file the keeper is dropped: its caller opens it again.
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
-//! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), [`notice`], [`view`].
+//! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
+//! results of verifications, restores and drills), [`notice`], [`view`].
 
 mod deleting;
 pub mod freezing;
@@ -22,6 +23,7 @@ mod making;
 pub mod notice;
 mod people;
 pub mod pools;
+mod proving;
 pub mod settings;
 mod settling;
 pub mod view;
@@ -30,7 +32,8 @@ pub use freezing::{NothingFrozen, RoundFreeze, SetFreezing};
 pub use keeper::{KeeperLook, SetKeeper, SetOpening};
 pub use making::MadeBackup;
 pub use notice::{SetNotice, SetProblem};
-pub use people::{PersonOrder, PersonRefusal, VerificationResult};
+pub use people::{PersonOrder, PersonRefusal};
 pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
+pub use proving::{DrillResult, RestoreResult, VerificationDue, VerificationResult, VerificationVerdict};
 pub use settings::{SetSettings, SetVolume};
 pub use view::{BackupView, SetView};

@@ -15,6 +15,8 @@ pub enum SetProblem {
     Left,
     /// A pool is full, and no backup may go.
     Full,
+    /// Nothing was verified for a day, though a backup waits for it.
+    Unverified,
 }
 
 /// A line for people.
@@ -29,7 +31,8 @@ pub enum SetNotice {
 }
 
 impl SetProblem {
-    pub const ALL: [Self; 5] = [Self::Failing, Self::Waiting, Self::Strays, Self::Left, Self::Full];
+    pub const ALL: [Self; 6] =
+        [Self::Failing, Self::Waiting, Self::Strays, Self::Left, Self::Full, Self::Unverified];
 
     /// A word for programs.
     pub fn word(self) -> &'static str {
@@ -39,6 +42,7 @@ impl SetProblem {
             Self::Strays => "strays",
             Self::Left => "left",
             Self::Full => "full",
+            Self::Unverified => "unverified",
         }
     }
 
@@ -50,6 +54,7 @@ impl SetProblem {
             Self::Strays => "no point is left that this catalogue does not have",
             Self::Left => "what was left is removed",
             Self::Full => "there is room again, or backups may go",
+            Self::Unverified => "backups are verified again, or none waits for it",
         }
     }
 }

@@ -3,15 +3,14 @@
 use super::{
     SetKeeper,
     making::{BackupOrder, MadeBackup},
+    proving::{DrillResult, RestoreResult, VerificationResult},
 };
 use crate::{
-    catalogue::{BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError},
+    catalogue::{BackupHold, BackupLock, BackupRow, CatalogueEntry, CatalogueFileError},
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;
 
-/// Levels of verifications, each deeper than the one before.
-const VERIFICATION_LEVELS: [&str; 4] = ["chain", "pages", "deep", "recover"];
 /// Longest name of a hold, in bytes.
 const HOLD_BYTES_MAX: usize = 128;
 
@@ -34,17 +33,8 @@ pub enum PersonOrder {
         may_be_last: bool,
     },
     NoteVerification(VerificationResult),
-}
-
-/// The result of a verification that others made of a backup's points.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VerificationResult {
-    /// `chain`, `pages`, `deep` or `recover`.
-    pub level: String,
-    /// Version of the verifier.
-    pub version: String,
-    pub is_good: bool,
-    pub findings: Vec<String>,
+    NoteRestore(RestoreResult),
+    NoteDrill(DrillResult),
 }
 
 /// The reason why an order is not followed. Nothing was changed.
@@ -60,7 +50,7 @@ pub enum PersonRefusal {
     Catalogue(#[from] CatalogueFileError),
 }
 
-type FollowResult = Result<(), PersonRefusal>;
+pub(super) type FollowResult = Result<(), PersonRefusal>;
 
 impl SetKeeper {
     /// Makes a backup now, with holds from its cut on.
@@ -95,6 +85,8 @@ impl SetKeeper {
             PersonOrder::Release { hold } => self.release(number, &row, hold, by),
             PersonOrder::Lock { for_s } => self.lock(number, &row, *for_s, by),
             PersonOrder::NoteVerification(result) => self.note_verification(number, &row, result, by),
+            PersonOrder::NoteRestore(result) => self.note_restore(number, &row, result, by),
+            PersonOrder::NoteDrill(result) => self.note_drill(number, &row, result, by),
             PersonOrder::Delete { may_be_last } => self.delete_for_person(number, *may_be_last, by).await,
         }
     }
@@ -149,35 +141,6 @@ impl SetKeeper {
         Ok(())
     }
 
-    fn note_verification(
-        &mut self,
-        number: u64,
-        row: &BackupRow,
-        result: &VerificationResult,
-        by: &str,
-    ) -> FollowResult {
-        let VerificationResult { level, version, is_good, findings } = result.clone();
-        if !VERIFICATION_LEVELS.contains(&level.as_str()) {
-            let known = VERIFICATION_LEVELS.join(", ");
-            return Err(wrong(number, format!("cannot be verified at the level {level:?}; known: {known}")));
-        }
-        let name = &row.start.name;
-        let text = match (is_good, findings.first()) {
-            (true, _) => format!("{name} is proven ({level})"),
-            (false, Some(first)) => format!("{name} is damaged ({level}): {first}"),
-            (false, None) => format!("{name} is damaged ({level})"),
-        };
-        let by = by.to_owned();
-        let verified = BackupVerification { backup: number, level, by, version, is_good, findings };
-        self.append(CatalogueEntry::Verified(verified))?;
-        if is_good {
-            self.said.note(text);
-        } else {
-            self.said.warn(text);
-        }
-        Ok(())
-    }
-
     async fn delete_for_person(&mut self, number: u64, may_be_last: bool, by: &str) -> FollowResult {
         // Only the pools know which points are in use.
         self.settle().await?;
@@ -201,7 +164,7 @@ impl SetKeeper {
     }
 }
 
-fn wrong(number: u64, reason: String) -> PersonRefusal {
+pub(super) fn wrong(number: u64, reason: String) -> PersonRefusal {
     PersonRefusal::Wrong { number, reason }
 }
 

@@ -4,6 +4,7 @@ use crate::{
     backup::{BackupPolicy, UncoveredCut},
     backup_schedule::{BackupKind, FreezeLimit, ScheduleSet},
     retention::KeepPolicy,
+    verification::VerificationPolicy,
 };
 use std::{collections::BTreeSet, fmt};
 
@@ -25,6 +26,8 @@ pub struct SetSettings {
     pub keep: KeepPolicy,
     pub freeze_limit: FreezeLimit,
     pub policy: BackupPolicy,
+    /// `None`: backups are verified when someone orders it.
+    pub verification: Option<VerificationPolicy>,
 }
 
 impl SetSettings {
@@ -87,6 +90,7 @@ mod tests {
             keep: KeepPolicy::default(),
             freeze_limit: FreezeLimit { has_freeze, ..FreezeLimit::default() },
             policy: BackupPolicy::default(),
+            verification: None,
         };
         settings.fault().unwrap_or_default()
     }

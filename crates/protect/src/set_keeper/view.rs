@@ -1,6 +1,6 @@
 //! A set as others see it: backups with their worth, and the reasons for which they stay.
 
-use super::{SetKeeper, SetProblem};
+use super::{SetKeeper, SetProblem, VerificationDue};
 use crate::{
     UnixSecond,
     backup_schedule::{BackupKind, SchedulePeriod},
@@ -18,6 +18,8 @@ pub struct SetView {
     pub next: UnixSecond,
     /// Problems that last.
     pub problems: BTreeMap<SetProblem, String>,
+    /// The backup to verify now.
+    pub verification: Option<VerificationDue>,
     /// Oldest first.
     pub backups: Vec<BackupView>,
 }
@@ -40,6 +42,8 @@ pub struct BackupView {
     pub proof: BackupProof,
     /// Civil time and level of the last verification.
     pub verified: Option<(UnixSecond, String)>,
+    /// The reason why its last verification, since the keeper's start, did not end.
+    pub not_verified: Option<String>,
     pub holds: Vec<String>,
     /// Seconds for which it is locked from now on.
     pub locked_for_s: Option<i64>,
@@ -55,13 +59,18 @@ impl SetView {
         let mut reasons: BTreeMap<u64, Vec<KeepReason>> = keeper.reasons().into_iter().collect();
         let age_s = keeper.age_s();
         let view = |(number, row): (u64, &BackupRow)| {
-            BackupView::of(number, row, age_s, reasons.remove(&number).unwrap_or_default())
+            let stays = reasons.remove(&number).unwrap_or_default();
+            BackupView {
+                not_verified: keeper.not_verified(number),
+                ..BackupView::of(number, row, age_s, stays)
+            }
         };
         Self {
             set: keeper.settings().name.clone(),
             id: keeper.catalogue().header().id.to_string(),
             next,
             problems: keeper.problems().clone(),
+            verification: keeper.verification_due(),
             backups: keeper.catalogue().live().map(view).collect(),
         }
     }
@@ -81,6 +90,7 @@ impl BackupView {
             window_ms: row.window_ms,
             proof: row.proof(),
             verified: row.verifications.last().map(|(at_s, last)| (UnixSecond(*at_s), last.level.clone())),
+            not_verified: None,
             holds: row.holds.iter().cloned().collect(),
             locked_for_s: row.locked_s.map(|until| until - row.age_s_at(age_s)).filter(|left| *left > 0),
             stays,

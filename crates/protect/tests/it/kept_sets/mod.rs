@@ -9,11 +9,12 @@ use protect::{
     backup_schedule::{FreezeLimit, ScheduleSet},
     catalogue::{BackupStage, CatalogueScope, file::read},
     planted_keeping::{KeepingBug, with_keeping_bug},
-    retention::{KeepPolicy, KeepSettings},
+    retention::{BackupProof, KeepPolicy, KeepSettings},
     set_keeper::{
         NothingFrozen, PersonOrder, PersonRefusal, SetFreezing, SetKeeper, SetNotice, SetOpening, SetProblem,
-        SetSettings, SetVolume,
+        SetSettings, SetVolume, VerificationResult, VerificationVerdict,
     },
+    verification::{VerificationPolicy, VerificationSettings},
 };
 use std::{
     collections::BTreeSet,
@@ -57,7 +58,14 @@ fn settings(random: &mut Random) -> SetSettings {
         keep: KeepPolicy::new(&keep).expect("rules"),
         freeze_limit: FreezeLimit { has_freeze, has_logs: random.percent(50.0), ..FreezeLimit::default() },
         policy: BackupPolicy::default().with_uncovered(uncovered),
+        verification: random.percent(60.0).then(|| verification(random)),
     }
+}
+
+fn verification(random: &mut Random) -> VerificationPolicy {
+    let at = random.percent(60.0).then(|| format!("{:02}:00", random.below(24)));
+    let settings = VerificationSettings { level: "deep".to_owned(), at, ..VerificationSettings::default() };
+    VerificationPolicy::new(&settings).expect("a policy")
 }
 
 impl History {
@@ -94,6 +102,7 @@ impl History {
                 self.place.note_made(made);
             }
             self.listen(&mut keeper);
+            self.verify(&mut keeper, world, &mut random).await;
             if with_people && random.percent(15.0) {
                 self.order(&mut keeper, &mut random).await;
                 self.listen(&mut keeper);
@@ -135,6 +144,56 @@ impl History {
         }
     }
 
+    /// Verifies what is due, sometimes: others do, and may die over it.
+    async fn verify(&self, keeper: &mut SetKeeper, world: &World, random: &mut Random) {
+        let Some(due) = keeper.verification_due() else { return };
+        let view = keeper.view();
+        let meant = view.backups.iter().find(|backup| backup.number == due.number).expect("it is there");
+        assert_eq!(meant.proof, BackupProof::Unproven, "one that was verified is due again");
+        assert!(meant.kind.is_full(), "logs are due");
+        let is_daily = self.settings.verification.as_ref().expect("it is due").to_string().contains(" at ");
+        if is_daily {
+            // Whatever is cut after the time of the day waits for the next one.
+            let now_s = world.wall().seconds;
+            let hour = |at_s: i64| at_s.div_euclid(3_600);
+            let start = (hour(meant.at.0) + 1..=hour(now_s))
+                .any(|hour| Some(hour.rem_euclid(24)) == self.verification_hour());
+            assert!(start || meant.at.0 % 3_600 == 0, "{} is due before its time", meant.name);
+        }
+        if random.percent(60.0) {
+            return;
+        }
+        let verdict = match random.below(4) {
+            0 => VerificationVerdict::Damaged,
+            1 => VerificationVerdict::Unfinished,
+            _ => VerificationVerdict::Proven,
+        };
+        let (level, version) = (due.level.to_owned(), "1".to_owned());
+        let findings = vec!["a finding".to_owned()];
+        let order = PersonOrder::NoteVerification(VerificationResult { level, version, verdict, findings });
+        match keeper.follow(due.number, &order, "verifier").await {
+            Err(PersonRefusal::Catalogue(error)) => panic!("{error}"),
+            // It went meanwhile.
+            Err(_) => return,
+            Ok(()) => {}
+        }
+        let view = keeper.view();
+        let proof = view.backups.iter().find(|backup| backup.number == due.number).map(|backup| backup.proof);
+        let expected = match verdict {
+            VerificationVerdict::Proven => BackupProof::Proven,
+            VerificationVerdict::Damaged => BackupProof::Damaged,
+            VerificationVerdict::Unfinished => BackupProof::Unproven,
+        };
+        assert_eq!(proof, Some(expected), "after {verdict:?}");
+        let next = keeper.verification_due().map(|next| next.number);
+        assert_ne!(next, Some(due.number), "it is due again at once");
+    }
+
+    fn verification_hour(&self) -> Option<i64> {
+        let text = self.settings.verification.as_ref()?.to_string();
+        text.split_once(" at ")?.1.get(..2)?.parse().ok()
+    }
+
     fn listen(&self, keeper: &mut SetKeeper) {
         for notice in keeper.take_notices() {
             self.place.heard.borrow_mut().insert(match notice {
@@ -151,6 +210,8 @@ impl History {
         let mut problems: Vec<SetProblem> = view.problems.keys().copied().collect();
         let by_people = self.place.removed_by_people.borrow();
         problems.retain(|problem| *problem != SetProblem::Strays || by_people.is_empty());
+        // Those who verify are lazy.
+        problems.retain(|problem| *problem != SetProblem::Unverified);
         assert_eq!(problems, [], "{:?}", view.problems);
         let live: BTreeSet<u64> = view.backups.iter().map(|backup| backup.number).collect();
         let there: BTreeSet<u64> =
@@ -241,6 +302,52 @@ fn a_set_is_kept_whatever_crashes_and_fails() {
     }
 }
 
+/// Lives for `span` without faults; the set's problems, and what a verification of the one that is due then changes.
+#[test]
+fn a_set_says_that_nothing_was_verified_for_a_day() {
+    let mut simulation = Simulation::new(1);
+    let mut random = simulation.random("history");
+    let mut history = History::new(1, &mut random);
+    history.settings.verification = Some(
+        VerificationPolicy::new(&VerificationSettings {
+            level: "deep".to_owned(),
+            at: Some("22:00".to_owned()),
+            ..VerificationSettings::default()
+        })
+        .expect("a policy"),
+    );
+    history.settings.schedules = ScheduleSet::parse(&["100x1h"], "UTC").expect("a set");
+    history.settings.freeze_limit.has_freeze = false;
+    history.has_freeze = false;
+    history.place.end_faults();
+    let limits = SimLimits { span: HOUR * 100, ..SimLimits::generous() };
+    let outcome = simulation.run(limits, |world| async move {
+        let mut keeper = history.open(&world);
+        let mut said_at_h = None;
+        for hour in 0..60 {
+            keeper.look().await.expect("a look");
+            let is_said = keeper.view().problems.contains_key(&SetProblem::Unverified);
+            said_at_h = said_at_h.or(is_said.then_some(hour));
+            world.sleep(HOUR).await;
+        }
+        assert_eq!(said_at_h, Some(48), "a day until it is due at the latest, and a day more");
+        let note = |verdict| {
+            let (level, version) = ("deep".to_owned(), "1".to_owned());
+            let findings = vec!["the disk is unplugged".to_owned()];
+            PersonOrder::NoteVerification(VerificationResult { level, version, verdict, findings })
+        };
+        let due = keeper.verification_due().expect("one is due");
+        keeper.follow(due.number, &note(VerificationVerdict::Unfinished), "verifier").await.expect("noted");
+        keeper.look().await.expect("a look");
+        let text = keeper.view().problems[&SetProblem::Unverified].clone();
+        assert!(text.ends_with("the last one did not end: the disk is unplugged"), "{text}");
+        let due = keeper.verification_due().expect("another one is due");
+        keeper.follow(due.number, &note(VerificationVerdict::Proven), "verifier").await.expect("noted");
+        assert!(!keeper.view().problems.contains_key(&SetProblem::Unverified), "it is over at once");
+    });
+    outcome.completed();
+}
+
 #[test]
 fn planted_bugs_of_a_keeper_are_noticed() {
     for bug in [
@@ -249,6 +356,8 @@ fn planted_bugs_of_a_keeper_are_noticed() {
         KeepingBug::UseIgnored,
         KeepingBug::DeletionForgotten,
         KeepingBug::SilentPoolIsEmpty,
+        KeepingBug::UnfinishedIsProven,
+        KeepingBug::DueTooEarly,
     ] {
         let fails = |seed: &u64| {
             with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(|| check_seed(*seed))).is_err())
