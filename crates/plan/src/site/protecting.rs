@@ -30,6 +30,9 @@ pub struct ProtectedSet {
     /// Backups that stay beyond the counts of the schedules.
     #[serde(skip_serializing_if = "is_default")]
     pub keep: SetRetention,
+    /// Verification of its backups by the clock.
+    #[serde(skip_serializing_if = "is_default")]
+    pub verify: SetVerification,
 }
 
 /// The way in which a set's application is brought to rest around a cut.
@@ -69,6 +72,27 @@ pub struct SetFreeze {
     /// Fate of a cut that no freeze covers: remove, or crash to keep it as such; remove if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uncovered: String,
+}
+
+/// The verification of a set's backups by the clock: newest first, one at a time. Nothing is verified without a level.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetVerification {
+    /// Depth: chain, pages, deep or recover.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub level: String,
+    /// Time of the day, such as 22:00, at which the backups before it are verified; if left out, each as soon as it is made.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    /// Time of the day from which on no verification begins; none if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub until: String,
+    /// Highest rate of reading, such as 200MB/s; none if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub throttle: String,
+    /// Another machine verifies: 'spindle protect verify --due' there; false if left out.
+    #[serde(skip_serializing_if = "is_default")]
+    pub elsewhere: bool,
 }
 
 /// The backups of a set that stay beyond what its schedules want. Spans are such as 90min, 12h, 7d or 2w.

@@ -125,8 +125,8 @@ mod tests {
             ("set = 'queue'", "", "a protected set has no name"),
             (
                 "set = 'queue'",
-                "set = 'queue'\nverify = { level = 'chain' }",
-                "no key is called \"verify\" here",
+                "set = 'queue'\nverify = { depth = 'chain' }",
+                "no key is called \"depth\" here",
             ),
             ("at_least = 3", "at_least = -3", "-3"),
             (
