@@ -74,6 +74,19 @@ pub(super) const SET_KINDS: &[ReportedKind] = &[
         Now,
     ),
     condition(
+        "set_unverified",
+        "set_verification",
+        Warning,
+        "No backup of a set was verified for 24 h, though one waits for it.",
+        [
+            "Nothing changes for mail; whether the newest backups can be restored is not known.",
+            "It goes on trying, and makes backups as before. The last one that is proven stays.",
+            "Until a backup was verified.",
+            "Do what the reason asks for: the server needs NBD ([serve] nbd), and with elsewhere = true another machine has to run 'spindle protect verify --due'.",
+        ],
+        Morning,
+    ),
+    condition(
         "set_not_kept",
         "set_catalogue",
         Warning,

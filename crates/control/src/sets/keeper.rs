@@ -37,6 +37,8 @@ pub const STOP_WITHIN: Duration = Duration::from_secs(5);
 const OPEN_AGAIN: Duration = Duration::from_secs(30);
 /// Thread of the events about sets: a set may have several pools.
 pub(crate) const SETS_THREAD: &str = "serve";
+/// Most bytes of a catalogue that are read at once.
+const CATALOGUE_PART_BYTES: usize = 1 << 20;
 /// Kind of the condition that a catalogue cannot be used.
 const NOT_KEPT: &str = "set_not_kept";
 const NOT_KEPT_TOPIC: &str = "set_catalogue";
@@ -50,6 +52,7 @@ pub(crate) fn condition_of(problem: SetProblem) -> (&'static str, &'static str) 
         SetProblem::Strays => ("set_strays", "set_has_strays"),
         SetProblem::Left => ("set_left", "set_left_points"),
         SetProblem::Full => ("set_room", "set_full"),
+        SetProblem::Unverified => ("set_verification", "set_unverified"),
     }
 }
 
@@ -357,7 +360,16 @@ impl SetFlow {
 
     /// Follows an order of a person. Returns the end of the keeper, if it is one.
     async fn follow(&mut self, keeper: &mut SetKeeper, request: SetRequest) -> Option<FlowEnd> {
-        let SetRequest { order, by, answer } = request;
+        let (order, by, answer) = match request {
+            SetRequest::Order { order, by, answer } => (order, by, answer),
+            SetRequest::Catalogue { offset, answer } => {
+                let part = keeper.read_catalogue(offset, CATALOGUE_PART_BYTES).map_err(|error| {
+                    SetOrderRefusal::NotNow(Refusal::new(format!("set {}: {error}", self.name), "try again"))
+                });
+                let _ = answer.send(part);
+                return None;
+            }
+        };
         let following = async {
             match order {
                 SetOrder::BackUp { holds } => {
@@ -448,7 +460,7 @@ impl SetFlow {
                         format!("set {} is not kept now: {problem}", self.name),
                         "see the server's messages",
                     );
-                    let _ = request.answer.send(Err(SetOrderRefusal::NotNow(refusal)));
+                    request.refuse(SetOrderRefusal::NotNow(refusal));
                 }
             }
         }

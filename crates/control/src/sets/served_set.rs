@@ -68,12 +68,26 @@ pub enum SetOrderRefusal {
     NotNow(Refusal),
 }
 
-/// An order on its way.
-pub(crate) struct SetRequest {
-    pub order: SetOrder,
-    /// The person who gives it.
-    pub by: String,
-    pub answer: oneshot::Sender<Result<SetOrderAnswer, SetOrderRefusal>>,
+/// A request on its way to the keeper of a set.
+pub(crate) enum SetRequest {
+    Order {
+        order: SetOrder,
+        /// The person who gives it.
+        by: String,
+        answer: oneshot::Sender<Result<SetOrderAnswer, SetOrderRefusal>>,
+    },
+    /// For a part of the catalogue's file.
+    Catalogue { offset: u64, answer: oneshot::Sender<Result<Vec<u8>, SetOrderRefusal>> },
+}
+
+impl SetRequest {
+    pub fn refuse(self, refusal: SetOrderRefusal) {
+        // The asking thread may have given up.
+        match self {
+            Self::Order { answer, .. } => drop(answer.send(Err(refusal))),
+            Self::Catalogue { answer, .. } => drop(answer.send(Err(refusal))),
+        }
+    }
 }
 
 /// Gives orders to the keeper of one set.
@@ -98,9 +112,25 @@ impl SetOrders {
     ///
     /// It is not followed; or the keeper ends before it answers, and what has become of it is not known.
     pub async fn give(&self, order: SetOrder, by: &str) -> Result<SetOrderAnswer, SetOrderRefusal> {
+        let by = by.to_owned();
+        self.ask(|answer| SetRequest::Order { order, by, answer }).await
+    }
+
+    /// Reads a part of the catalogue; an empty one is its end.
+    ///
+    /// # Errors
+    ///
+    /// The set is not kept now, or the file cannot be read.
+    pub async fn read_catalogue(&self, offset: u64) -> Result<Vec<u8>, SetOrderRefusal> {
+        self.ask(|answer| SetRequest::Catalogue { offset, answer }).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, SetOrderRefusal>>) -> SetRequest,
+    ) -> Result<T, SetOrderRefusal> {
         let (tell, answer) = oneshot::channel();
-        let request = SetRequest { order, by: by.to_owned(), answer: tell };
-        self.0.try_send(request).map_err(|refused| match refused {
+        self.0.try_send(request(tell)).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
                 let problem = format!("{SET_ORDERS_MAX} orders wait for the set already");
                 SetOrderRefusal::NotNow(Refusal::new(problem, "try again"))

@@ -1,7 +1,7 @@
 //! The sets of a site file, checked.
 
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
-use plan::site::{ProtectedSet, SetFreeze, SetRetention, Site, SiteIndex};
+use plan::site::{ProtectedSet, SetFreeze, SetRetention, SetVerification, Site, SiteIndex};
 use protect::{
     UnixSecond,
     backup::{
@@ -12,6 +12,7 @@ use protect::{
     retention::{KeepPolicy, KeepSettings},
     schedule_mark::is_schedule_name,
     set_keeper::{SetSettings, SetVolume},
+    verification::{VerificationPolicy, VerificationSettings},
 };
 use report::Refusal;
 use std::{
@@ -92,8 +93,9 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     let schedules = ScheduleSet::parse(&table.schedules, zone).map_err(|error| checked.refusal(error, ""))?;
     let keep = KeepPolicy::new(&keep_settings(&table.keep)).map_err(|error| checked.refusal(error, ""))?;
     let freeze = checked.freeze(&table.freeze)?;
-    // The result of a verification is noted where the server has the catalogue.
-    keep.check_set(&schedules, freeze == WantedFreeze::Nothing)
+    let verification = checked.verification(&table.verify, &freeze)?;
+    // People note results where the server has the catalogue; an agent notes its own.
+    keep.check_set(&schedules, freeze == WantedFreeze::Nothing || verification.is_some())
         .map_err(|error| checked.refusal(error, ""))?;
     let usual = FreezeLimit::default();
     let freeze_limit = FreezeLimit {
@@ -102,7 +104,8 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
         has_logs: !table.logs.is_empty(),
     };
     let policy = checked.policy(&table.freeze, &freeze)?;
-    let settings = SetSettings { name: name.clone(), volumes, schedules, keep, freeze_limit, policy };
+    let settings =
+        SetSettings { name: name.clone(), volumes, schedules, keep, freeze_limit, policy, verification };
     match settings.fault() {
         Some(fault) => Err(checked.refusal(fault, "")),
         None => Ok(WantedSet { settings, freeze }),
@@ -272,6 +275,30 @@ impl CheckedTable<'_> {
         Ok(policy.with_uncovered(uncovered))
     }
 
+    fn verification(
+        &self,
+        table: &SetVerification,
+        freeze: &WantedFreeze,
+    ) -> Result<Option<VerificationPolicy>, Refusal> {
+        if *table == SetVerification::default() {
+            return Ok(None);
+        }
+        let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let settings = VerificationSettings {
+            level: table.level.clone(),
+            at: said(&table.at),
+            until: said(&table.until),
+            throttle: said(&table.throttle),
+            is_elsewhere: table.elsewhere,
+        };
+        if table.elsewhere && *freeze != WantedFreeze::Nothing {
+            let problem =
+                "verify: elsewhere has no effect: the agent that keeps the set notes its own results alone";
+            return Err(self.refusal(problem, "leave it out; the agent verifies on its host"));
+        }
+        VerificationPolicy::new(&settings).map(Some).map_err(|error| self.refusal(error, ""))
+    }
+
     /// The span that a key says; `None` if it is left out.
     fn span(&self, key: &str, text: &str) -> Result<Option<Duration>, Refusal> {
         if text.is_empty() {
@@ -349,8 +376,12 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
             .collect();
         if said.is_empty() { String::new() } else { format!("{head}{}", said.join(", ")) }
     };
+    let verified = match &set.settings.verification {
+        Some(policy) => format!("; verify {policy}"),
+        None => String::new(),
+    };
     format!(
-        "{}, frozen by {kind}{}: {}{}",
+        "{}, frozen by {kind}{}: {}{}{verified}",
         set.settings.schedules,
         said(&of_freeze, ", "),
         volumes.join(", "),
@@ -408,6 +439,11 @@ mod tests {
         at_most = '750d'
         on_full = 'keep'
         lock = '14d'
+        [protect.verify]
+        level = 'recover'
+        at = '22:00'
+        until = '06:00'
+        throttle = '200MB/s'
     ";
     const PLAIN: &str =
         "[[protect]]\nset = 'queue'\nvolumes = ['store']\nschedules = ['24x1h']\n[protect.freeze]\n";
@@ -487,16 +523,22 @@ mod tests {
             ("at_least = 3", "at_least = 0", "protect \"mail\": keep: at_least = 0 is impossible"),
             ("'750d'", "'13d'", "keep: lock = 14d and at_most = 13d cannot both be true"),
             ("'750d'", "'500d'", "24x1month reaches back"),
-            (
-                "at_least = 3",
-                "at_least = 3\nonly_after = 'verified'",
-                "keep: only_after = \"verified\" needs results of verifications",
-            ),
+            ("level = 'recover'", "", "verify: level = \"\" is unknown; say \"chain\""),
+            ("'06:00'", "'22:00'", "verify: at and until are both 22:00"),
+            ("level = 'recover'", "level = 'recover'\nelsewhere = true", "verify: elsewhere has no effect"),
         ] {
             let refused = read(&MAIL.replacen(from, to, 1)).unwrap_err();
             assert!(refused.contains(refusal), "{from} → {to}: {refused}");
             assert!(refused.starts_with("protect \""), "{refused}");
         }
+        let only_after = MAIL.replacen("at_least = 3", "at_least = 3\nonly_after = 'verified'", 1);
+        read(&only_after).expect("it is verified");
+        let (unverified, _) = only_after.split_once("[protect.verify]").expect("it is");
+        let refused = read(unverified).unwrap_err();
+        assert!(
+            refused.contains("keep: only_after = \"verified\" needs results of verifications"),
+            "{refused}"
+        );
         for (key, refusal) in [
             ("mounts = ['/x']", "mounts has no effect with kind = \"none\""),
             ("budget = '5s'", "budget has no effect with kind = \"none\""),
@@ -534,7 +576,7 @@ mod tests {
             "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin, frozen by hooks, every 2h, prepare /etc/mail/flush, \
              before /etc/mail/quiet all, after /etc/mail/go, timeout 1500ms, user mail, worth filesystem, mounts \
              /srv/mail/spool /srv/mail, budget 20s, uncovered crash: dbs/store, logs/log (logs); keep at_least 3, \
-             not_before 7d, at_most 750d, on_full keep, lock 14d"
+             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, 200MB/s"
         );
         let values = |text: &str| -> Vec<String> {
             let table: toml::Table = text.parse().unwrap();

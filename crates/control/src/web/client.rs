@@ -26,8 +26,9 @@ pub use super::{
     row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
     sessions::{SessionKind, SessionRow, SessionUnit},
-    set_rows::{SetBackupRow, SetKeeperName, SetPointRow, SetRow, SetVolumeRow},
-    sets::{BackupLockBody, NewBackupBody, VerificationBody},
+    set_results::{DrillBody, RestoreBody, VerificationBody, VerificationResultName},
+    set_rows::{SetBackupRow, SetKeeperName, SetPointRow, SetRow, SetVerificationRow, SetVolumeRow},
+    sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     targets::{

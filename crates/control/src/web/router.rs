@@ -6,8 +6,8 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, sets, site, snapshots,
-    space, targets, tokens, transfers, uses, volumes,
+    initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, set_results, sets, site,
+    snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -140,7 +140,10 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(sets::delete))
         .routes(routes!(sets::hold, sets::release))
         .routes(routes!(sets::lock))
-        .routes(routes!(sets::verify))
+        .routes(routes!(set_results::verify))
+        .routes(routes!(set_results::note_restore))
+        .routes(routes!(set_results::note_drill))
+        .routes(routes!(set_results::catalogue))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show, sessions::end))
         .routes(routes!(dr_sites::list, dr_sites::pair))

@@ -4,6 +4,7 @@ use crate::sets::{ServedSet, SetKeeping, points::parts_of_id};
 use protect::{
     retention::BackupProof,
     set_keeper::{BackupView, SetVolume},
+    verification::VerificationPolicy,
 };
 use report::calendar::utc_time;
 use serde::{Deserialize, Serialize};
@@ -23,11 +24,31 @@ pub struct SetRow {
     /// The next backup is made then, if no clock jumps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<String>,
-    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, or `not-kept` if the catalogue cannot be used.
+    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, or `not-kept` if the catalogue cannot be used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub problems: BTreeMap<String, String>,
+    /// Its verification by the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<SetVerificationRow>,
     /// Newest first, a minute old at most. None of a set that an agent keeps.
     pub backups: Vec<SetBackupRow>,
+}
+
+/// Verification of a set's backups by the clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetVerificationRow {
+    /// `chain`, `pages`, `deep` or `recover`.
+    pub level: String,
+    /// All of its rules, in words.
+    pub text: String,
+    /// Bytes a second that it may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle_bytes: Option<u64>,
+    /// Another machine verifies, by 'spindle protect verify --due'; else whoever keeps the set.
+    pub is_elsewhere: bool,
+    /// Number of the backup to verify now. None of a set that an agent keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<u64>,
 }
 
 /// The keeper of a set.
@@ -75,6 +96,9 @@ pub struct SetBackupRow {
     /// Its level: `chain`, `pages`, `deep` or `recover`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_level: Option<String>,
+    /// The reason why its last verification did not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_verified: Option<String>,
     pub holds: Vec<String>,
     /// Seconds from now on in which nobody can delete it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +133,7 @@ impl SetRow {
             zone: settings.schedules.zone().to_string(),
             next_at: None,
             problems: BTreeMap::new(),
+            verification: settings.verification.as_ref().map(SetVerificationRow::of),
             backups: Vec::new(),
         };
         let SetKeeping::Server { view, problem, .. } = &set.keeping else { return row };
@@ -120,8 +145,24 @@ impl SetRow {
             kept_by: SetKeeperName::Server,
             next_at: view.as_ref().filter(|_| problem.is_none()).map(|view| utc_time(view.next.0)),
             problems: lasting.chain(not_kept).collect(),
+            verification: row.verification.clone().map(|verification| SetVerificationRow {
+                due: view.as_ref().and_then(|view| Some(view.verification.as_ref()?.number)),
+                ..verification
+            }),
             backups: backups.map(SetBackupRow::of).collect(),
             ..row
+        }
+    }
+}
+
+impl SetVerificationRow {
+    fn of(policy: &VerificationPolicy) -> Self {
+        Self {
+            level: policy.level().to_owned(),
+            text: policy.to_string(),
+            throttle_bytes: policy.throttle().map(|rate| rate.0),
+            is_elsewhere: policy.is_elsewhere(),
+            due: None,
         }
     }
 }
@@ -152,6 +193,7 @@ impl SetBackupRow {
             .to_owned(),
             verified_at: backup.verified.as_ref().map(|(at, _)| utc_time(at.0)),
             verified_level: backup.verified.as_ref().map(|(_, level)| level.clone()),
+            not_verified: backup.not_verified.clone(),
             holds: texts(&backup.holds),
             locked_for_seconds: backup.locked_for_s,
             stays: backup.stays.iter().map(ToString::to_string).collect(),

@@ -19,7 +19,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use protect::set_keeper::{PersonOrder, VerificationResult};
+use protect::set_keeper::PersonOrder;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -42,21 +42,6 @@ pub struct BackupLockBody {
     pub for_seconds: i64,
 }
 
-/// The result of a verification of a backup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct VerificationBody {
-    /// `chain`, `pages`, `deep` or `recover`.
-    pub level: String,
-    /// Version of the verifier.
-    pub version: String,
-    /// Nothing is damaged, and everything was looked at.
-    pub is_good: bool,
-    /// Lines about damage; the first ones are kept.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<String>,
-}
-
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackupDeletionWay {
@@ -76,7 +61,7 @@ fn set_of(api: &ApiState, caller: &Caller, name: &str) -> Result<ServedSet, ApiP
 }
 
 /// The way to the keeper of a set.
-fn orders_of(api: &ApiState, caller: &Caller, name: &str) -> Result<SetOrders, ApiProblem> {
+pub(super) fn orders_of(api: &ApiState, caller: &Caller, name: &str) -> Result<SetOrders, ApiProblem> {
     match set_of(api, caller, name)?.keeping {
         SetKeeping::Server { orders, .. } => Ok(orders),
         SetKeeping::Agent => {
@@ -97,7 +82,7 @@ impl From<SetOrderRefusal> for ApiProblem {
 }
 
 /// The row of the backup that was ordered, or about which something was.
-fn row_of(SetOrderAnswer { number, view }: &SetOrderAnswer) -> Result<SetBackupRow, ApiProblem> {
+pub(super) fn row_of(SetOrderAnswer { number, view }: &SetOrderAnswer) -> Result<SetBackupRow, ApiProblem> {
     let found = view.backups.iter().find(|backup| backup.number == *number);
     found
         .map(SetBackupRow::of)
@@ -144,7 +129,7 @@ pub(super) async fn back_up(
     Ok((StatusCode::CREATED, Json(row_of(&answer)?)).into_response())
 }
 
-async fn follow(
+pub(super) async fn follow(
     api: &ApiState,
     caller: &Caller,
     (set, number): (&str, u64),
@@ -206,22 +191,6 @@ pub(super) async fn lock(
 ) -> Result<Json<SetBackupRow>, ApiProblem> {
     caller.need(CallerRole::Admin)?;
     let order = PersonOrder::Lock { for_s: for_seconds };
-    Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
-}
-
-/// Notes the result of a verification, which others make of its snapshots. The last one counts.
-#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/verifications", tag = "sets", request_body = VerificationBody,
-    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
-    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
-pub(super) async fn verify(
-    State(api): State<ApiState>,
-    caller: Caller,
-    Path((set, number)): Path<(String, u64)>,
-    Json(VerificationBody { level, version, is_good, findings }): Json<VerificationBody>,
-) -> Result<Json<SetBackupRow>, ApiProblem> {
-    caller.need(CallerRole::Operate)?;
-    let result = VerificationResult { level, version, is_good, findings };
-    let order = PersonOrder::NoteVerification(result);
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
 }
 

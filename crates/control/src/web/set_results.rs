@@ -1,0 +1,153 @@
+//! Results of work on the backups of sets, which others carry out and the catalogue has: verifications, restores, drills. And
+//! the catalogue itself, for reports.
+
+use super::{
+    ApiState,
+    caller::Caller,
+    problem::ApiProblem,
+    set_rows::SetBackupRow,
+    sets::{follow, orders_of, row_of},
+};
+use crate::journal::tokens::CallerRole;
+use axum::{
+    Json,
+    extract::{Path, Query, State},
+    http::header::CONTENT_TYPE,
+    response::{IntoResponse, Response},
+};
+use protect::set_keeper::{DrillResult, PersonOrder, RestoreResult, VerificationResult, VerificationVerdict};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// The result of a verification of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerificationBody {
+    /// `chain`, `pages`, `deep` or `recover`.
+    pub level: String,
+    /// Version of the verifier.
+    pub version: String,
+    pub result: VerificationResultName,
+    /// Lines about damage, or about what was not looked at; the first ones are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+}
+
+/// The result of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerificationResultName {
+    /// Nothing is damaged, and everything was looked at.
+    Proven,
+    Damaged,
+    /// Not everything was looked at: the catalogue does not have it, and the backup is due again later.
+    Unfinished,
+}
+
+impl From<VerificationResultName> for VerificationVerdict {
+    fn from(name: VerificationResultName) -> Self {
+        match name {
+            VerificationResultName::Proven => Self::Proven,
+            VerificationResultName::Damaged => Self::Damaged,
+            VerificationResultName::Unfinished => Self::Unfinished,
+        }
+    }
+}
+
+/// A restore that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreBody {
+    /// The set, a database, a mailbox.
+    pub what: String,
+    /// `in place`, or the name beside the live one.
+    pub to: String,
+    pub is_good: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// A drill: a backup was restored beside the live volumes, proven and dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrillBody {
+    pub is_good: bool,
+    /// From the order to the proof.
+    pub rto_seconds: u64,
+    /// Work that would have been lost: the age of the backup when the drill began.
+    pub rpo_seconds: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+}
+
+/// Notes the result of a verification, which others make of its snapshots. The last one counts.
+#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/verifications", tag = "sets", request_body = VerificationBody,
+    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
+    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn verify(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((set, number)): Path<(String, u64)>,
+    Json(VerificationBody { level, version, result, findings }): Json<VerificationBody>,
+) -> Result<Json<SetBackupRow>, ApiProblem> {
+    caller.need(CallerRole::Operate)?;
+    let result = VerificationResult { level, version, verdict: result.into(), findings };
+    let order = PersonOrder::NoteVerification(result);
+    Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
+}
+
+/// Notes a restore that was carried out from a backup.
+#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/restores", tag = "sets", request_body = RestoreBody,
+    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
+    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn note_restore(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((set, number)): Path<(String, u64)>,
+    Json(RestoreBody { what, to, is_good, problems }): Json<RestoreBody>,
+) -> Result<Json<SetBackupRow>, ApiProblem> {
+    caller.need(CallerRole::Operate)?;
+    let order = PersonOrder::NoteRestore(RestoreResult { what, to, is_good, problems });
+    Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
+}
+
+/// Notes a drill.
+#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/drills", tag = "sets", request_body = DrillBody,
+    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
+    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn note_drill(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((set, number)): Path<(String, u64)>,
+    Json(DrillBody { is_good, rto_seconds, rpo_seconds, findings }): Json<DrillBody>,
+) -> Result<Json<SetBackupRow>, ApiProblem> {
+    caller.need(CallerRole::Operate)?;
+    let result = DrillResult { is_good, rto_s: rto_seconds, rpo_s: rpo_seconds, findings };
+    Ok(Json(row_of(&follow(&api, &caller, (&set, number), PersonOrder::NoteDrill(result)).await?)?))
+}
+
+/// The part of a catalogue that is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CataloguePart {
+    /// Bytes before it.
+    #[serde(default)]
+    offset: u64,
+}
+
+/// Reads a part of a set's catalogue, up to 1 MiB; an empty one is its end. The parts one after the other are the file, whose
+/// format is described in docs/formats.
+#[utoipa::path(get, path = "/v1/sets/{set}/catalogue", tag = "sets",
+    params(("set" = String, Path, description = "Name"), CataloguePart),
+    responses((status = 200, description = "The bytes", body = String, content_type = "application/octet-stream"),
+        (status = "default", response = ApiProblem)))]
+pub(super) async fn catalogue(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(set): Path<String>,
+    Query(CataloguePart { offset }): Query<CataloguePart>,
+) -> Result<Response, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let bytes = orders_of(&api, &caller, &set)?.read_catalogue(offset).await?;
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+}
