@@ -1,12 +1,13 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
-//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore` and `verify_set` over
-//! `backup_points` (backups as the pools have them), and `run` (the agent that keeps sets
-//! on a mail host) with `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen) and
+//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore` and `verify_set` with
+//! `verification` (on a thread of its own: `verifier_thread`) over `backup_points` (backups as the pools have them) and `backup_exports`, and `run` (the agent that keeps sets
+//! on a mail host) with `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
 //! `outlook` (what would be made and deleted).
 
 mod application;
 pub mod arguments;
+mod backup_exports;
 mod backup_points;
 mod outlook;
 pub mod restore;
@@ -14,7 +15,10 @@ mod run;
 mod server_pools;
 mod set_arguments;
 mod sets;
+mod verification;
+pub mod verifier_thread;
 pub mod verify_set;
+mod verifying_agent;
 
 use crate::{console::Console, exit_status::ExitStatus};
 use arguments::{ProtectArguments, ProtectVerb};

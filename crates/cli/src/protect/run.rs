@@ -2,7 +2,7 @@
 
 use super::{
     application::HostFreeze, arguments::ProtectRunArguments, outlook::print_outlook,
-    server_pools::ServerPools,
+    server_pools::ServerPools, verifying_agent::AgentVerifier,
 };
 use crate::{
     console::Console,
@@ -83,8 +83,8 @@ pub async fn run(
     host_files::create_private_dir_all(&folder)
         .map_err(|error| Refusal::new(error.to_string(), "say ⟨catalogues⟩ FOLDER"))?;
     match arguments.once {
-        true => make_once(world, &sets, console).await,
-        false => keep(world, sets, &server, console).await,
+        true => make_once(world, &sets, place, console).await,
+        false => keep(world, sets, (&server, place), console).await,
     }
 }
 
@@ -161,13 +161,22 @@ pub(super) fn open(world: &World, set: &KeptSet) -> Result<SetKeeper, Refusal> {
 }
 
 /// Makes what is due now.
-async fn make_once(world: &World, sets: &[KeptSet], console: &Console) -> Result<ExitStatus, Refusal> {
+async fn make_once(
+    world: &World,
+    sets: &[KeptSet],
+    place: &ServerPlace,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    let verifier = AgentVerifier::new(world, place);
     let mut has_failed = false;
     for set in sets {
         set.pools.check().await?;
         let mut keeper = open(world, set)?;
         let looked = keeper.look().await.map_err(|error| Refusal::new(error.to_string(), ""))?;
         say(world, &mut keeper, console)?;
+        while verifier.verify_due(&mut keeper).await? {
+            say(world, &mut keeper, console)?;
+        }
         let KeeperLook { made, .. } = looked;
         let is_held_up = keeper.view().problems.keys().next().is_some() && made.is_none();
         has_failed |= is_held_up || made.is_some_and(|made| made.label.is_none());
@@ -179,7 +188,7 @@ async fn make_once(world: &World, sets: &[KeptSet], console: &Console) -> Result
 async fn keep(
     world: &World,
     sets: Vec<KeptSet>,
-    server: &ServerConnection,
+    (server, place): (&ServerConnection, &ServerPlace),
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
     let mut keepers = Vec::new();
@@ -192,17 +201,22 @@ async fn keep(
     let names: Vec<&str> = keepers.iter().map(|(set, _)| set.wanted.settings.name.as_str()).collect();
     console.say(&format!("keeping {} with the pools of {}", names.join(", "), server.address()));
     let is_ending = Rc::new(Cell::new(false));
+    let verifier = Rc::new(AgentVerifier::new(world, place));
     let running: Vec<JoinHandle<Result<(), Refusal>>> = keepers
         .into_iter()
         .map(|(set, keeper)| {
             let (world, console) = (world.clone(), console.clone());
-            let is_ending = Rc::clone(&is_ending);
+            let (is_ending, verifier) = (Rc::clone(&is_ending), Rc::clone(&verifier));
             let on = world.clone();
-            on.spawn("set", async move { keep_one(&world, &set, keeper, &console, &is_ending).await })
+            on.spawn(
+                "set",
+                async move { keep_one(&world, (&set, keeper), &verifier, &console, &is_ending).await },
+            )
         })
         .collect();
     ended.await;
     is_ending.set(true);
+    verifier.end();
     console.say("ending; rounds under way are taken to their ends");
     for set in running {
         set.await?;
@@ -212,8 +226,8 @@ async fn keep(
 
 async fn keep_one(
     world: &World,
-    set: &KeptSet,
-    keeper: SetKeeper,
+    (set, keeper): (&KeptSet, SetKeeper),
+    verifier: &AgentVerifier,
     console: &Console,
     is_ending: &Cell<bool>,
 ) -> Result<(), Refusal> {
@@ -221,7 +235,7 @@ async fn keep_one(
     let mut open_keeper = Some(keeper);
     while !is_ending.get() {
         let Some(keeper) = &mut open_keeper else {
-            rest(world, REOPEN_AFTER, is_ending).await;
+            rest(world, REOPEN_AFTER, || is_ending.get()).await;
             match open(world, set) {
                 Ok(again) => open_keeper = Some(again),
                 Err(refusal) => console.warn(&format!("{name}: no backup is made: {refusal}")),
@@ -229,9 +243,12 @@ async fn keep_one(
             continue;
         };
         let looked = keeper.look().await;
+        if let Some(problem) = verifier.go_on(keeper).await {
+            console.warn(&format!("{name}: {problem}"));
+        }
         say(world, keeper, console)?;
         match looked {
-            Ok(look) => rest(world, look.wait, is_ending).await,
+            Ok(look) => rest(world, look.wait, || is_ending.get() || verifier.has_result_of(&name)).await,
             Err(error) => {
                 let again_s = REOPEN_AFTER.as_secs();
                 console.warn(&format!(
@@ -244,10 +261,10 @@ async fn keep_one(
     Ok(())
 }
 
-/// Sleeps, up to a second more once all is to end.
-async fn rest(world: &World, span: Duration, is_ending: &Cell<bool>) {
+/// Sleeps, up to 200 ms more once it is to end.
+async fn rest(world: &World, span: Duration, is_over: impl Fn() -> bool) {
     let ending = async {
-        while !is_ending.get() {
+        while !is_over() {
             world.sleep(Duration::from_millis(200)).await;
         }
     };

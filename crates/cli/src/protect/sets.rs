@@ -122,6 +122,9 @@ fn say_set(row: &SetRow, console: &Console) {
     if row.kept_by == SetKeeperName::Agent {
         console.say("  an agent on the mail host keeps it: 'spindle protect run'");
     }
+    if let Some(verification) = &row.verification {
+        console.say(&format!("  verified: {}", verification.text));
+    }
     if let Some(next) = &row.next_at {
         console.say(&format!("  next backup {next}"));
     }
@@ -165,5 +168,9 @@ fn backup_text(row: &SetBackupRow) -> String {
     };
     // A kind of its own is said once.
     let label = if row.kind == row.label { row.kind.clone() } else { format!("{}, {}", row.kind, row.label) };
-    format!("{label}, {}; {stays}", row.proof)
+    let proof = match &row.not_verified {
+        Some(why) => format!("{} (not everything could be checked: {why})", row.proof),
+        None => row.proof.clone(),
+    };
+    format!("{label}, {proof}; {stays}")
 }

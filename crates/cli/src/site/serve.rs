@@ -8,6 +8,7 @@ use crate::{
     console::Console,
     exit_status::ExitStatus,
     notice_lines::{say_end, with_notices},
+    protect::verifier_thread::ServerVerifier,
 };
 use control::{
     DaemonJournal,
@@ -93,10 +94,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             let begun = begin(&mut server, &text, &file, &console).await.and_then(|()| {
                 // From here on it is a server that runs, and not one that could not start.
                 let handle = link.as_ref().map(|link| link.handle.clone());
-                event_thread(&world, &server, (journal, events, handle), options, &notices)
+                let events = event_thread(&world, &server, (journal, events, handle), options, &notices)?;
+                Ok((events, ServerVerifier::start(&state)?))
             });
             match begun {
-                Ok(events) => Ok(RunningServer { server, api, events, link }),
+                Ok((events, verifier)) => Ok(RunningServer { server, api, events, link, verifier }),
                 Err(refusal) => {
                     server.stop().await;
                     // It has had no requests yet.
@@ -168,15 +170,21 @@ struct RunningServer {
     api: WebThread,
     events: EventThread,
     link: Option<LinkThread>,
+    verifier: ServerVerifier,
 }
 
 /// Time in which the last lines are read, so that the journal has them.
 const LAST_LINES: Duration = Duration::from_millis(20);
 
+/// Time for a verification to end; one that hangs on a pool ends with the process.
+const VERIFIER_WITHIN: Duration = Duration::from_secs(5);
+
 impl RunningServer {
     /// Returns the threads that had panicked, with the messages.
     async fn stop(self, world: &World) -> Vec<(String, String)> {
-        let Self { server, api, events, link } = self;
+        let Self { server, api, events, link, verifier } = self;
+        // It takes its exports away while the API answers.
+        with_deadline(world.sleep(VERIFIER_WITHIN), Box::pin(verifier.stop())).await;
         let api = api.stop().await.err().map(|panic| ("api".to_owned(), panic));
         end_link(link).await;
         let mut panicked = server.stop().await;

@@ -56,13 +56,13 @@ pub fn verify(arguments: &VerifyArguments) -> Result<ExitStatus, Refusal> {
         let report = match &arguments.fix_ecc {
             Some(out) => mended(&world, arguments, out, &console).await?,
             None if arguments.scan => scanned(&world, arguments, &console).await?,
-            None => checked(&world, arguments, &console).await?,
+            None => checked(&world, arguments, &console, &Watching::Person).await?,
         };
         deliver(&report, arguments, meta(&world), &console)
     })
 }
 
-/// Checks what lies at the paths.
+/// Checks what lies at the paths; `watching` ends it early.
 ///
 /// # Errors
 ///
@@ -71,6 +71,7 @@ pub async fn checked<'a>(
     world: &World,
     arguments: &'a VerifyArguments,
     console: &Console,
+    watching: &Watching,
 ) -> Result<VerifyReport<'a>, Refusal> {
     let sources = OpenSources::open(world, arguments, console).await?;
     let found = find(&sources.paths, &sources.devices, &arguments.paths).await?;
@@ -79,7 +80,7 @@ pub async fn checked<'a>(
     let state = resume.map(|path| ResumeState::open(path, &arguments.paths, level)).transpose();
     let state = state.map_err(refused_state)?;
     let pace = RateLimiter::new(world, arguments.throttle, arguments.at_most);
-    let watch = VerifyWatch::begin(world, console, &pace);
+    let watch = VerifyWatch::begin_for(watching, world, console, &pace);
     let outcome = running::run(world, &settings(arguments), found, &pace, state).await;
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
@@ -238,6 +239,14 @@ fn meta(world: &World) -> Meta {
     }
 }
 
+/// Who looks at a check, and ends it.
+pub enum Watching {
+    /// A person, who sees its progress and presses Ctrl-C.
+    Person,
+    /// A thread of a program that goes on: true ends the check.
+    Thread(Rc<dyn Fn() -> bool>),
+}
+
 /// Ctrl-C, and what is seen while it goes on.
 struct VerifyWatch {
     is_over: Rc<Cell<bool>>,
@@ -248,18 +257,31 @@ struct VerifyWatch {
 
 impl VerifyWatch {
     fn begin(world: &World, console: &Console, pace: &RateLimiter) -> Self {
-        let (stopping, ended, said) = (pace.clone(), interrupted(), console.clone());
-        world.spawn("interrupted", async move {
-            ended.await;
-            said.say_progress("ending; Ctrl-C again ends it at once");
-            stopping.stop();
-        });
+        Self::begin_for(&Watching::Person, world, console, pace)
+    }
+
+    fn begin_for(watching: &Watching, world: &World, console: &Console, pace: &RateLimiter) -> Self {
+        let is_ending: Rc<dyn Fn() -> bool> = match watching {
+            Watching::Thread(is_ending) => Rc::clone(is_ending),
+            Watching::Person => {
+                let (stopping, ended, said) = (pace.clone(), interrupted(), console.clone());
+                world.spawn("interrupted", async move {
+                    ended.await;
+                    said.say_progress("ending; Ctrl-C again ends it at once");
+                    stopping.stop();
+                });
+                Rc::new(|| false)
+            }
+        };
         let is_over = Rc::new(Cell::new(false));
         let began = world.now();
         let (over, looked, pace) = (Rc::clone(&is_over), world.clone(), pace.clone());
         let mut view = ProgressView::new(console);
         let drawing = world.spawn("progress", async move {
             while !over.get() {
+                if is_ending() {
+                    pace.stop();
+                }
                 let elapsed = looked.now().since(began);
                 view.tell(elapsed, status(&pace.progress(), elapsed).as_ref(), &[]);
                 looked.sleep(GLANCE).await;

@@ -6,10 +6,12 @@ use crate::{
     spindle::{Bench, ProgramOutput, answered, json_of, short},
 };
 use serde_json::Value;
+use std::{thread, time::Duration};
 
 const SITE: &str = "
 [serve]
 nbd = '127.0.0.1:0'
+iscsi = '127.0.0.1:0'
 [[group]]
 name = 'mail'
 drives = 2
@@ -42,6 +44,74 @@ fn row(bench: &Bench, number: u64) -> Value {
     let listed = json_of(&run(bench, &["protect", "list", "post"]).stdout);
     let rows = listed["backups"].as_array().unwrap();
     rows.iter().find(|row| row["number"] == number).unwrap().clone()
+}
+
+/// The row of a backup once this holds; fails after 30 s.
+fn row_when(bench: &Bench, number: u64, holds: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..150 {
+        let row = row(bench, number);
+        if holds(&row) {
+            return row;
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    panic!("it stays so: {}", row(bench, number))
+}
+
+#[test]
+fn the_server_verifies_what_is_due_and_says_what_it_could_not_check() {
+    let bench = Bench::new();
+    let site = format!("{SITE}[protect.verify]\nlevel = 'recover'\nthrottle = '500MB/s'\n");
+    bench.make_file("site.toml", site.as_bytes());
+    let served = Served::begin(&bench);
+    // Nothing lies on the volume yet.
+    let empty = back_up(&bench);
+    let row = row_when(&bench, empty, |row| !row["not_verified"].is_null());
+    assert_eq!(row["proof"], "unproven", "{row}");
+    assert!(row["not_verified"].as_str().unwrap().contains("no database was ever put there"), "{row}");
+    let listed = bench.run(&["protect", "list", "post", "--state", "state"]);
+    assert!(listed.stdout.contains("verified: recover, 500MB/s"), "{}", listed.stdout);
+    assert!(listed.stdout.contains("not everything could be checked: "), "{}", listed.stdout);
+    answered(&bench.run(&short(&[served.uri("/store")])));
+    let full = back_up(&bench);
+    let row = row_when(&bench, full, |row| row["proof"] != "unproven");
+    assert_eq!((&row["proof"], &row["verified_level"]), (&"proven".into(), &"recover".into()), "{row}");
+    let exports = json_of(&run(&bench, &["export", "list"]).stdout);
+    assert_eq!(exports.as_array().unwrap().len(), 1, "{exports}");
+    served.end();
+}
+
+#[test]
+fn another_machine_verifies_what_is_due_and_an_agent_notes_its_own_results() {
+    let bench = Bench::new();
+    let elsewhere = format!("{SITE}[protect.verify]\nlevel = 'pages'\nelsewhere = true\n");
+    let hooks = "[protect.freeze]\nkind = 'hooks'\nbefore = ['/bin/true']\nafter = ['/bin/true']\n";
+    let agent = format!("{}{hooks}[protect.verify]\nlevel = 'chain'\n", SITE.replace("'post'", "'mine'"));
+    let (_, agents_set) = agent.split_once("[[protect]]").unwrap();
+    bench.make_file("site.toml", format!("{elsewhere}[[protect]]{agents_set}").as_bytes());
+    let served = Served::begin(&bench);
+    answered(&bench.run(&short(&[served.uri("/store")])));
+    let number = back_up(&bench);
+    let answer = run(&bench, &["protect", "verify", "--due"]);
+    let lines: Vec<Value> = answer.stdout.lines().map(json_of).collect();
+    assert!(lines.iter().all(|line| line["set"] == "post"), "{}", answer.stdout);
+    assert_eq!(lines[0]["result"], "proven", "{}", answer.stdout);
+    // The first one was made before anything was on the volume.
+    assert_eq!((lines.len(), &lines[1]["result"]), (2, &"unfinished".into()), "{}", answer.stdout);
+    assert_eq!(answer.code, Some(2));
+    assert_eq!(row(&bench, number)["proof"], "proven");
+    let again = bench.run(&["protect", "verify", "--due", "--state", "state"]);
+    assert_eq!((again.code, again.stdout.trim()), (Some(0), "nothing is due"), "{}", again.stderr);
+    let refused = bench.run(&["protect", "verify", "mine", "--due", "--state", "state"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+    assert!(refused.stderr.contains("the agent that keeps mine verifies its backups"), "{}", refused.stderr);
+    let arguments = ["protect", "run", "site.toml", "--state", "state", "--catalogues", "sets", "--once"];
+    let said = bench.run(&arguments);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stderr.contains("is proven (chain)"), "{}", said.stderr);
+    let exports = json_of(&run(&bench, &["export", "list"]).stdout);
+    assert_eq!(exports.as_array().unwrap().len(), 1, "{exports}");
+    served.end();
 }
 
 #[test]

@@ -1,0 +1,180 @@
+//! The verification of one backup: its snapshots exported, and its databases checked on this machine.
+//!
+//! The verb, the server's own thread and the agent of a mail host run it.
+
+use super::{
+    backup_exports::BackupExports,
+    backup_points::{PointsOfBackup, SetPoints},
+    restore::points_to_restore,
+};
+use crate::{
+    console::Console,
+    server::{connection::ServerConnection, place::ServerPlace},
+    verify::{
+        Watching,
+        arguments::{VerifyArguments, parse_level},
+        checked,
+    },
+};
+use ::verify::{
+    answer::finding_lines,
+    running::{RunVerdict, VerifyLevel},
+};
+use control::web::client::{Method, SetRow, VerificationBody, VerificationResultName, in_uri};
+use report::Refusal;
+use std::{num::NonZeroUsize, path::PathBuf};
+use world::{ByteCount, World};
+
+/// Verifies backups of a server.
+pub struct BackupVerifier<'v> {
+    pub world: &'v World,
+    pub server: &'v ServerConnection,
+    pub place: &'v ServerPlace,
+    pub console: &'v Console,
+    pub watching: &'v Watching,
+}
+
+/// Depth and rate of a verification.
+#[derive(Clone, Copy)]
+pub struct VerifyingWay {
+    /// Begins the names of the exports: two purposes do not disturb each other.
+    pub purpose: &'static str,
+    pub level: VerifyLevel,
+    pub throttle: Option<ByteCount>,
+}
+
+/// A backup that was verified.
+pub struct VerifiedBackup {
+    pub name: String,
+    pub number: u64,
+    pub level: VerifyLevel,
+    pub verdict: RunVerdict,
+    /// Damage, or what was not looked at.
+    pub findings: Vec<String>,
+}
+
+/// A backup that its set wants verified now.
+pub struct DueBackup {
+    pub set: String,
+    pub number: u64,
+    pub level: VerifyLevel,
+    pub throttle: Option<ByteCount>,
+    /// Another machine is to do it.
+    pub is_elsewhere: bool,
+}
+
+impl BackupVerifier<'_> {
+    /// Checks what the snapshots of a backup hold; of logs alone, those of the full backup before them as well.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot export them, or nothing to check is there.
+    pub async fn verify(
+        &self,
+        known: &SetPoints,
+        backup: &PointsOfBackup,
+        way: VerifyingWay,
+    ) -> Result<VerifiedBackup, Refusal> {
+        let points = points_to_restore(known, backup)?;
+        let exports = BackupExports::of(way.purpose, backup, points);
+        let checked = self.check(&exports, way).await;
+        exports.delete(self.server).await?;
+        let (verdict, findings) = checked?;
+        let (name, number) = (backup.name.clone(), backup.note.sequence);
+        Ok(VerifiedBackup { name, number, level: way.level, verdict, findings })
+    }
+
+    async fn check(
+        &self,
+        exports: &BackupExports,
+        way: VerifyingWay,
+    ) -> Result<(RunVerdict, Vec<String>), Refusal> {
+        let uris = exports.begin(self.world, self.server, self.place).await?;
+        let is_beside_work = matches!(self.watching, Watching::Thread(_));
+        let wanted = VerifyArguments {
+            paths: uris.into_iter().map(PathBuf::from).collect(),
+            level: Some(way.level),
+            deep: false,
+            scratch: None,
+            scan: false,
+            fix_ecc: None,
+            resume: None,
+            at_most: None,
+            // Beside other work one processor is enough.
+            jobs: is_beside_work.then_some(NonZeroUsize::MIN),
+            throttle: way.throttle,
+            html: None,
+            json: self.console.is_for_programs(),
+            quiet: false,
+            plain_io: false,
+            remote: Default::default(),
+        };
+        let report = checked(self.world, &wanted, self.console, self.watching).await?;
+        Ok((report.outcome.verdict(), finding_lines(&report)))
+    }
+}
+
+/// The backup of a set that is due now; none of a set that an agent keeps.
+pub fn due_in(row: &SetRow) -> Option<DueBackup> {
+    let verification = row.verification.as_ref()?;
+    Some(DueBackup {
+        set: row.name.clone(),
+        number: verification.due?,
+        // A server that is newer may know more levels: its own verifier has them.
+        level: parse_level(&verification.level).ok()?,
+        throttle: verification.throttle_bytes.map(ByteCount),
+        is_elsewhere: verification.is_elsewhere,
+    })
+}
+
+/// Verifies a backup that is due, and notes the result, also that it could not be verified.
+///
+/// # Errors
+///
+/// The server does not answer.
+pub async fn verify_due(
+    verifier: &BackupVerifier<'_>,
+    due: &DueBackup,
+    purpose: &'static str,
+) -> Result<VerifiedBackup, Refusal> {
+    let known = SetPoints::ask(verifier.server, &due.set).await?;
+    let way = VerifyingWay { purpose, level: due.level, throttle: due.throttle };
+    let verifying = async { verifier.verify(&known, known.whole(&due.number.to_string())?, way).await };
+    let verified = verifying.await.unwrap_or_else(|refusal| {
+        let backup = known.backups().find(|backup| backup.note.sequence == due.number);
+        let name = backup.map_or_else(|| format!("backup {}", due.number), |backup| backup.name.clone());
+        VerifiedBackup::without_answer(name, due, &refusal)
+    });
+    let is_ended = matches!(verifier.watching, Watching::Thread(is_ending) if is_ending());
+    if !is_ended || verified.verdict != RunVerdict::Unfinished {
+        note(verifier.server, &due.set, &verified).await?;
+    }
+    Ok(verified)
+}
+
+/// Notes a result in the catalogue of a set that the server keeps.
+///
+/// # Errors
+///
+/// The server does not answer, or refuses.
+pub async fn note(server: &ServerConnection, set: &str, verified: &VerifiedBackup) -> Result<(), Refusal> {
+    let body = VerificationBody {
+        level: verified.level.name().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        result: match verified.verdict {
+            RunVerdict::Clean => VerificationResultName::Proven,
+            RunVerdict::Damaged => VerificationResultName::Damaged,
+            RunVerdict::Unfinished => VerificationResultName::Unfinished,
+        },
+        findings: verified.findings.clone(),
+    };
+    let path = format!("/v1/sets/{}/backups/{}/verifications", in_uri(set), verified.number);
+    server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop)
+}
+
+impl VerifiedBackup {
+    fn without_answer(name: String, due: &DueBackup, refusal: &Refusal) -> Self {
+        let DueBackup { number, level, .. } = *due;
+        Self { name, number, level, verdict: RunVerdict::Unfinished, findings: vec![refusal.to_string()] }
+    }
+}

@@ -1,0 +1,179 @@
+//! Verifications on a thread of their own, beside work that must not wait: the server's, for the sets that it keeps, and an
+//! agent's, for its own.
+
+use super::{
+    backup_exports::delete_left,
+    backup_points::SetPoints,
+    verification::{BackupVerifier, DueBackup, VerifiedBackup, VerifyingWay, due_in, verify_due},
+};
+use crate::{
+    console::Console,
+    server::{connection::ServerConnection, place::ServerPlace},
+    verify::{Watching, arguments::parse_level},
+};
+use control::web::client::{SetKeeperName, SetRow};
+use protect::set_keeper::VerificationDue;
+use report::Refusal;
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use world::{
+    ByteCount, World,
+    real::{RealOptions, ThreadHandle, spawn_thread},
+};
+
+/// Begin the names of the exports.
+const OF_SERVER: &str = "verifying";
+const OF_AGENT: &str = "agent-verifying";
+/// Interval of looks at what is due; the server's view of a set is a minute old at most.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval of looks whether the program ends.
+const END_EVERY: Duration = Duration::from_millis(100);
+
+/// Tells threads that the program ends.
+#[derive(Clone, Default)]
+pub struct VerifierEnd(Arc<AtomicBool>);
+
+impl VerifierEnd {
+    pub fn tell(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub fn is_told(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn watching(&self) -> Watching {
+        let end = self.clone();
+        Watching::Thread(Rc::new(move || end.is_told()))
+    }
+}
+
+/// The thread of a server that verifies what is due.
+pub struct ServerVerifier {
+    end: VerifierEnd,
+    thread: ThreadHandle<()>,
+}
+
+impl ServerVerifier {
+    /// Starts it for the server whose state folder this is.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
+    pub fn start(state: &Path) -> Result<Self, Refusal> {
+        let end = VerifierEnd::default();
+        let (place, told) =
+            (ServerPlace { state: Some(state.to_owned()), ..Default::default() }, end.clone());
+        let main =
+            move |world: World| Box::pin(async move { keep_verifying(&world, &place, &told).await }) as _;
+        let thread = spawn_thread("verifier", 0, RealOptions::default(), main)
+            .map_err(|error| Refusal::new(format!("no thread for verifications: {error}"), ""))?;
+        Ok(Self { end, thread })
+    }
+
+    /// Ends it; a verification under way begins anew after the next start.
+    pub async fn stop(self) {
+        self.end.tell();
+        self.thread.join().await;
+    }
+}
+
+async fn keep_verifying(world: &World, place: &ServerPlace, end: &VerifierEnd) {
+    let console = Console::new(false, true);
+    let watching = end.watching();
+    let Ok(server) = place.connection(world) else { return };
+    let verifier = BackupVerifier { world, server: &server, place, console: &console, watching: &watching };
+    let mut cleared = BTreeSet::new();
+    let mut said = String::new();
+    while !end.is_told() {
+        let next = match one_of_server(&verifier, &mut cleared).await {
+            Ok(was_due) => {
+                said.clear();
+                if was_due { Duration::ZERO } else { LOOK_EVERY }
+            }
+            Err(refusal) => {
+                // A server that ends does not answer.
+                let problem = refusal.to_string();
+                if !end.is_told() && said != problem {
+                    console.warn(&format!("verifications of backups: {problem}"));
+                    said = problem;
+                }
+                LOOK_EVERY
+            }
+        };
+        let until = world.now() + next;
+        while !end.is_told() && world.now() < until {
+            world.sleep(END_EVERY).await;
+        }
+    }
+}
+
+/// Verifies one backup, if one is due.
+async fn one_of_server(
+    verifier: &BackupVerifier<'_>,
+    cleared: &mut BTreeSet<String>,
+) -> Result<bool, Refusal> {
+    let rows: Vec<SetRow> = verifier.server.get("/v1/sets").await?;
+    let is_ours = |row: &&SetRow| row.kept_by == SetKeeperName::Server && row.verification.is_some();
+    for row in rows.iter().filter(is_ours).filter(|row| !cleared.contains(&row.name)) {
+        delete_left(verifier.server, OF_SERVER, &row.name).await?;
+    }
+    cleared.extend(rows.iter().filter(is_ours).map(|row| row.name.clone()));
+    let due = rows.iter().filter_map(due_in).find(|due| !due.is_elsewhere);
+    if let Some(due) = &due {
+        verify_due(verifier, due, OF_SERVER).await?;
+    }
+    Ok(due.is_some())
+}
+
+/// Verifies a backup of an agent's set on a thread of its own.
+///
+/// # Errors
+///
+/// The system has no thread left.
+pub fn verify_for_agent(
+    set: &str,
+    due: &VerificationDue,
+    place: &ServerPlace,
+    end: &VerifierEnd,
+) -> Result<ThreadHandle<Result<VerifiedBackup, Refusal>>, Refusal> {
+    let due = DueBackup {
+        set: set.to_owned(),
+        number: due.number,
+        level: parse_level(due.level).expect("the levels of policies are those of the verifier"),
+        throttle: due.throttle.map(|rate| ByteCount(rate.0)),
+        is_elsewhere: false,
+    };
+    let (place, end) = (place.clone(), end.clone());
+    let main = move |world: World| {
+        Box::pin(async move {
+            let (console, watching) = (Console::new(false, true), end.watching());
+            let server = place.connection(&world)?;
+            verify_one(&world, &server, &place, (&console, &watching), &due).await
+        }) as _
+    };
+    spawn_thread("verifier", 0, RealOptions::default(), main)
+        .map_err(|error| Refusal::new(format!("no thread for verifications: {error}"), ""))
+}
+
+async fn verify_one(
+    world: &World,
+    server: &ServerConnection,
+    place: &ServerPlace,
+    (console, watching): (&Console, &Watching),
+    due: &DueBackup,
+) -> Result<VerifiedBackup, Refusal> {
+    delete_left(server, OF_AGENT, &due.set).await?;
+    let known = SetPoints::ask(server, &due.set).await?;
+    let way = VerifyingWay { purpose: OF_AGENT, level: due.level, throttle: due.throttle };
+    let verifier = BackupVerifier { world, server, place, console, watching };
+    verifier.verify(&known, known.whole(&due.number.to_string())?, way).await
+}
