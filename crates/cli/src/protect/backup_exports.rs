@@ -47,6 +47,11 @@ impl BackupExports {
         Ok(uris)
     }
 
+    /// `POOL/VOLUME@SNAPSHOT` of each, in the order of the points.
+    pub fn snapshots(&self) -> impl Iterator<Item = String> {
+        self.exports.iter().map(|(_, point)| format!("{}/{}@{}", point.pool, point.volume, point.name))
+    }
+
     /// Deletes the exports; one that was not made is gone.
     ///
     /// # Errors

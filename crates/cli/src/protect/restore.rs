@@ -5,6 +5,7 @@
 //! 1. Nothing is changed before it is known that all of it can be done: all points are there, and no host uses a volume.
 //! 2. What a volume held stays, as `VOLUME~N`: a restore loses nothing.
 //! 3. One that ended early is completed by the same command: a volume that is as its point is left alone.
+//! 4. Each that changed something is noted in the catalogue of a set that the server keeps, also one that ended early.
 
 use super::backup_points::{PointsOfBackup, SetPoints};
 use crate::{
@@ -15,7 +16,10 @@ use crate::{
 };
 use clap::Args;
 use control::web::{
-    client::{BackupPointRow, Method, NewCloneBody, RollbackBody, VolumeUses, in_uri},
+    client::{
+        BackupPointRow, Method, NewCloneBody, RestoreBody, RollbackBody, SetKeeperName, SetRow, VolumeUses,
+        in_uri,
+    },
     differences::DifferenceEnd,
     rows::{RollbackRow, VolumeEntry, VolumePage},
 };
@@ -73,6 +77,19 @@ struct RestoredVolume {
     is_done: bool,
 }
 
+/// The early end of a restore.
+struct EarlyEnd {
+    refusal: Refusal,
+    /// Volumes were restored, or cloned, before.
+    has_changed: bool,
+}
+
+impl From<Refusal> for EarlyEnd {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, has_changed: false }
+    }
+}
+
 /// The answer as JSON.
 #[derive(Serialize)]
 struct RestoreAnswer<'a> {
@@ -114,11 +131,15 @@ pub async fn run(
     }
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => ("looked at", volumes.iter().map(RestoredVolume::row).collect()),
-        Some(suffix) => ("cloned", clone_all(&server, &volumes, suffix, console).await?),
+        Some(suffix) => {
+            let cloned = clone_all(&server, &volumes, suffix, console).await;
+            ("cloned", noted(&server, arguments, backup, cloned, console).await?)
+        }
         None => {
             refuse_users(&volumes, arguments.force)?;
             confirm(arguments, backup, &volumes, console)?;
-            ("restored", roll_back_all(&server, &volumes, console).await?)
+            let restored = roll_back_all(&server, &volumes, console).await;
+            ("restored", noted(&server, arguments, backup, restored, console).await?)
         }
     };
     say(done, backup, &rows, console);
@@ -127,6 +148,38 @@ pub async fn run(
         console.json_of(&RestoreAnswer { set, backup, done, volumes: rows })?;
     }
     console.finish(ExitStatus::Pass)
+}
+
+/// Notes a restore, or its early end, in the catalogue. One that changed nothing is not noted.
+async fn noted(
+    server: &ServerConnection,
+    arguments: &RestoreArguments,
+    backup: &PointsOfBackup,
+    done: Result<Vec<RestoredRow>, EarlyEnd>,
+    console: &Console,
+) -> Result<Vec<RestoredRow>, Refusal> {
+    let problems = match &done {
+        Ok(_) => Vec::new(),
+        Err(early) if !early.has_changed => return Err(early.refusal.clone()),
+        Err(early) => vec![early.refusal.problem().to_owned()],
+    };
+    let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
+    let body = RestoreBody { what: "all volumes".to_owned(), to, is_good: problems.is_empty(), problems };
+    let set = format!("/v1/sets/{}", in_uri(&arguments.set));
+    let noting = async {
+        let row: SetRow = server.get(&set).await?;
+        if row.kept_by == SetKeeperName::Agent {
+            let problem = "an agent keeps the set: its catalogue does not have this restore";
+            return Err(Refusal::new(problem, ""));
+        }
+        let path = format!("{set}/backups/{}/restores", backup.note.sequence);
+        server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop)
+    };
+    // What was restored is restored.
+    if let Err(refusal) = noting.await {
+        console.warn(&format!("it is not noted: {refusal}"));
+    }
+    done.map_err(|early| early.refusal)
 }
 
 /// The points of all volumes: of logs alone, those of the full backup that they bring forward as well.
@@ -204,7 +257,7 @@ async fn roll_back_all(
     server: &ServerConnection,
     volumes: &[RestoredVolume],
     console: &Console,
-) -> Result<Vec<RestoredRow>, Refusal> {
+) -> Result<Vec<RestoredRow>, EarlyEnd> {
     let mut rows: Vec<RestoredRow> = Vec::new();
     for volume in volumes {
         if volume.is_done {
@@ -232,7 +285,7 @@ async fn clone_all(
     volumes: &[RestoredVolume],
     suffix: &str,
     console: &Console,
-) -> Result<Vec<RestoredRow>, Refusal> {
+) -> Result<Vec<RestoredRow>, EarlyEnd> {
     let mut rows: Vec<RestoredRow> = Vec::new();
     let names: Vec<String> = volumes.iter().map(|one| format!("{}-{suffix}", one.volume.name)).collect();
     for (volume, name) in volumes.iter().zip(&names) {
@@ -240,7 +293,7 @@ async fn clone_all(
         if page.volumes.iter().any(|known| known.pool == volume.volume.pool) {
             let problem =
                 format!("there is a volume {}/{name} already: nothing was cloned", volume.volume.pool);
-            return Err(Refusal::new(problem, "choose another name, or delete it"));
+            return Err(Refusal::new(problem, "choose another name, or delete it").into());
         }
     }
     for (volume, name) in volumes.iter().zip(names) {
@@ -274,16 +327,17 @@ impl RestoredVolume {
     }
 
     /// The refusal of a restore in which this volume failed after others.
-    fn ended_early(&self, done: &[RestoredRow], refusal: &Refusal) -> Refusal {
+    fn ended_early(&self, done: &[RestoredRow], refusal: &Refusal) -> EarlyEnd {
         let done: Vec<&str> = done.iter().filter(|row| row.made.is_some()).map(|row| &*row.volume).collect();
         let before = match done.is_empty() {
             true => "nothing was changed".to_owned(),
             false => format!("{} is done", done.join(", ")),
         };
-        Refusal::new(
+        let refusal = Refusal::new(
             format!("{}: {}; {before}", self.path(), refusal.problem()),
             format!("{}; then give the same command again, before a host connects", refusal.remedy()),
-        )
+        );
+        EarlyEnd { refusal, has_changed: !done.is_empty() }
     }
 }
 

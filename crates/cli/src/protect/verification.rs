@@ -90,6 +90,11 @@ impl BackupVerifier<'_> {
         way: VerifyingWay,
     ) -> Result<(RunVerdict, Vec<String>), Refusal> {
         let uris = exports.begin(self.world, self.server, self.place).await?;
+        // Exports are gone when people read of them.
+        let named: Vec<(String, String)> = uris.iter().cloned().zip(exports.snapshots()).collect();
+        let in_names = |text: &str| {
+            named.iter().fold(text.to_owned(), |text, (uri, snapshot)| text.replace(uri, snapshot))
+        };
         let is_beside_work = matches!(self.watching, Watching::Thread(_));
         let wanted = VerifyArguments {
             paths: uris.into_iter().map(PathBuf::from).collect(),
@@ -109,8 +114,11 @@ impl BackupVerifier<'_> {
             plain_io: false,
             remote: Default::default(),
         };
-        let report = checked(self.world, &wanted, self.console, self.watching).await?;
-        Ok((report.outcome.verdict(), finding_lines(&report)))
+        let checked = checked(self.world, &wanted, self.console, self.watching).await;
+        let report = checked
+            .map_err(|refusal| Refusal::new(in_names(refusal.problem()), in_names(refusal.remedy())))?;
+        let findings = finding_lines(&report).iter().map(|line| in_names(line)).collect();
+        Ok((report.outcome.verdict(), findings))
     }
 }
 

@@ -58,6 +58,40 @@ fn row_when(bench: &Bench, number: u64, holds: impl Fn(&Value) -> bool) -> Value
     panic!("it stays so: {}", row(bench, number))
 }
 
+/// An auditor reads what became of both backups, after one was cloned.
+fn report_tells(bench: &Bench, good: u64, bad: u64) {
+    let restored = run(bench, &["protect", "restore", "post", &good.to_string(), "--as", "look"]);
+    assert_eq!(restored.code, Some(0), "{}", restored.stderr);
+    let reported = run(bench, &["protect", "report", "post", "--since", "1d", "--html", "report.html"]);
+    assert_eq!(reported.code, Some(0), "{}", reported.stderr);
+    let report = json_of(&reported.stdout);
+    let backup = |number: u64| {
+        let rows = report["backups"].as_array().unwrap();
+        rows.iter().find(|row| row["number"] == number).unwrap().clone()
+    };
+    assert_eq!((&backup(good)["proof"], &backup(bad)["proof"]), (&"proven".into(), &"damaged".into()));
+    let verifications = backup(good)["verifications"].as_array().unwrap().clone();
+    let levels: Vec<&Value> = verifications.iter().map(|one| &one["level"]).collect();
+    assert_eq!(levels, ["pages", "recover"], "{report}");
+    assert_eq!((&verifications[0]["by"], &report["slots"][0]["fate"]), (&"user 0".into(), &"made".into()));
+    let restore = &report["restores"][0];
+    assert_eq!((&restore["to"], &restore["is_good"]), (&"beside, as look".into(), &true.into()), "{report}");
+    let page = std::fs::read_to_string(bench.path("report.html")).unwrap();
+    assert!(page.contains("Slots that were due") && page.contains("is damaged"), "{page}");
+    // The same from the file, where no server is.
+    let file = run(bench, &["protect", "report", "post", "--catalogue", "state/sets/post.catalogue"]);
+    assert_eq!(json_of(&file.stdout)["backups"], report["backups"], "{}", file.stderr);
+    for (arguments, why) in [
+        (["--since", "someday"], "is no day and no span; say a day such as 2026-01-01"),
+        (["--html", "report.html"], "report.html"),
+        (["--catalogue", "site.toml"], "it is no catalogue of backups"),
+    ] {
+        let refused = run(bench, &[&["protect", "report", "post"][..], &arguments].concat());
+        assert_eq!(refused.code, Some(2), "{arguments:?} {}", refused.stdout);
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}
+
 #[test]
 fn the_server_verifies_what_is_due_and_says_what_it_could_not_check() {
     let bench = Bench::new();
@@ -151,6 +185,7 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
         (&row(&bench, bad)["proof"], &row(&bench, good)["proof"]),
         (&"damaged".into(), &"proven".into())
     );
+    report_tells(&bench, good, bad);
     // The proven one is the last of its kind.
     let number = &*good.to_string();
     for why in ["held: test", "last proven one"] {

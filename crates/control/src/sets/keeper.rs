@@ -37,8 +37,6 @@ pub const STOP_WITHIN: Duration = Duration::from_secs(5);
 const OPEN_AGAIN: Duration = Duration::from_secs(30);
 /// Thread of the events about sets: a set may have several pools.
 pub(crate) const SETS_THREAD: &str = "serve";
-/// Most bytes of a catalogue that are read at once.
-const CATALOGUE_PART_BYTES: usize = 1 << 20;
 /// Kind of the condition that a catalogue cannot be used.
 const NOT_KEPT: &str = "set_not_kept";
 const NOT_KEPT_TOPIC: &str = "set_catalogue";
@@ -363,7 +361,7 @@ impl SetFlow {
         let (order, by, answer) = match request {
             SetRequest::Order { order, by, answer } => (order, by, answer),
             SetRequest::Catalogue { offset, answer } => {
-                let part = keeper.read_catalogue(offset, CATALOGUE_PART_BYTES).map_err(|error| {
+                let part = keeper.read_catalogue(offset).map_err(|error| {
                     SetOrderRefusal::NotNow(Refusal::new(format!("set {}: {error}", self.name), "try again"))
                 });
                 let _ = answer.send(part);

@@ -130,16 +130,16 @@ pub(super) async fn note_drill(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CataloguePart {
-    /// Bytes before it.
+    /// Bytes of the file before them.
     #[serde(default)]
     offset: u64,
 }
 
-/// Reads a part of a set's catalogue, up to 1 MiB; an empty one is its end. The parts one after the other are the file, whose
-/// format is described in docs/formats.
+/// Reads lines of a set's catalogue, from a number of bytes on; no line is its end. One answer after the other they are the
+/// file, whose format is described in docs/formats.
 #[utoipa::path(get, path = "/v1/sets/{set}/catalogue", tag = "sets",
     params(("set" = String, Path, description = "Name"), CataloguePart),
-    responses((status = 200, description = "The bytes", body = String, content_type = "application/octet-stream"),
+    responses((status = 200, description = "Lines of JSON", body = String, content_type = "application/x-ndjson"),
         (status = "default", response = ApiProblem)))]
 pub(super) async fn catalogue(
     State(api): State<ApiState>,
@@ -149,5 +149,5 @@ pub(super) async fn catalogue(
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let bytes = orders_of(&api, &caller, &set)?.read_catalogue(offset).await?;
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], bytes).into_response())
 }

@@ -71,6 +71,14 @@ impl fmt::Display for ScheduleZone {
     }
 }
 
+/// The start of a day such as `2026-01-01`, in UTC; `None` if it is none.
+pub fn day_start(text: &str) -> Option<UnixSecond> {
+    let is_plain = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let day: Date = text.parse().ok().filter(|_| is_plain)?;
+    let midnight = TimeZone::UTC.to_timestamp(day.to_datetime(jiff::civil::Time::midnight())).ok()?;
+    Some(UnixSecond(midnight.as_second()))
+}
+
 fn timestamp(unix_s: i64) -> Timestamp {
     let within = unix_s.clamp(*ScheduleZone::TIMES_S.start(), *ScheduleZone::TIMES_S.end());
     Timestamp::from_second(within).expect("within bounds")
@@ -109,6 +117,14 @@ mod tests {
         for name in ["", "Europe/Berln", "local", "../etc/passwd"] {
             let refusal = ScheduleZone::named(name).unwrap_err().to_string();
             assert!(refusal.contains("is no time zone; say a name of the IANA database"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_day_is_known_by_its_date() {
+        assert_eq!(day_start("2026-11-28"), Some(UnixSecond(1_795_824_000)));
+        for text in ["2026-13-01", "2026-1-1", "90d", "", "20261128T0", "2026-02-30"] {
+            assert_eq!(day_start(text), None, "{text}");
         }
     }
 

@@ -9,7 +9,7 @@
 use super::{
     clock::MachineTime,
     entry::{CatalogueEntry, CatalogueHeader, RunnerOpening, SetId},
-    line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueLine},
+    line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueLine, LINE_BYTES_MAX},
     reader::{CatalogueReadError, CatalogueReader, ReadCatalogue},
     state::{BackupCatalogue, CatalogueContradiction, CatalogueScope},
 };
@@ -73,6 +73,9 @@ impl NewCatalogue<'_> {
         }
     }
 }
+
+/// Most bytes of a part that is handed out: one line is shorter.
+const PART_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 
 /// Reads all of a catalogue; `None` if it is empty, or a crash cut off its first line.
 ///
@@ -171,17 +174,19 @@ impl CatalogueFile {
         &self.catalogue
     }
 
-    /// A part of the stable lines' bytes, up to `bytes_max`; empty at their end.
+    /// Whole lines from an offset on, up to [`PART_BYTES_MAX`]; empty at the end of those that are stable.
     ///
     /// # Errors
     ///
     /// The file cannot be read.
-    pub fn read_part(&self, offset: u64, bytes_max: usize) -> IoResult<Vec<u8>> {
-        let length = self.end.saturating_sub(offset).min(bytes_max as u64);
+    pub fn read_part(&self, offset: u64) -> IoResult<Vec<u8>> {
+        let length = self.end.saturating_sub(offset).min(PART_BYTES_MAX as u64);
         let mut part = vec![0; length as usize];
         if length > 0 {
             self.file.read_at(offset, &mut part)?;
         }
+        let whole = part.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        part.truncate(whole);
         Ok(part)
     }
 

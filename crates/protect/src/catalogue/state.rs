@@ -20,6 +20,7 @@ use super::{
     line::CatalogueLine,
 };
 use crate::{
+    UnixSecond,
     backup_schedule::{BackupKind, FilledSlots, SchedulePeriod, ScheduleZone},
     planted_keeping::{self, KeepingBug},
     retention::{BackupProof, RetainedBackup},
@@ -89,6 +90,8 @@ pub struct PointUse {
 pub struct BackupCatalogue {
     scope: CatalogueScope,
     header: CatalogueHeader,
+    /// Civil time of its first line.
+    began_s: i64,
     clock: CatalogueClock,
     rows: BTreeMap<u64, BackupRow>,
     /// The backup that has begun and not ended.
@@ -128,6 +131,7 @@ impl BackupCatalogue {
         Self {
             scope,
             header,
+            began_s: 0,
             clock: CatalogueClock::default(),
             rows: BTreeMap::new(),
             begun: None,
@@ -143,7 +147,13 @@ impl BackupCatalogue {
 
     /// Notes the time of the first line.
     pub(super) fn note_header(&mut self, at_s: i64) {
+        self.began_s = at_s;
         self.clock.note_line(at_s, 0);
+    }
+
+    /// Civil time of its first line.
+    pub fn began(&self) -> UnixSecond {
+        UnixSecond(self.began_s)
     }
 
     pub fn header(&self) -> &CatalogueHeader {

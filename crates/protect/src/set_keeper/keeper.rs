@@ -149,13 +149,13 @@ impl SetKeeper {
         Ok(KeeperLook { wait: self.wait(), made })
     }
 
-    /// A part of the catalogue's file, up to `bytes_max`; empty at its end.
+    /// Whole lines of the catalogue's file from an offset on; empty at its end.
     ///
     /// # Errors
     ///
     /// The file cannot be read.
-    pub fn read_catalogue(&self, offset: u64, bytes_max: usize) -> IoResult<Vec<u8>> {
-        self.file.read_part(offset, bytes_max)
+    pub fn read_catalogue(&self, offset: u64) -> IoResult<Vec<u8>> {
+        self.file.read_part(offset)
     }
 
     /// Lines since the last call.

@@ -165,8 +165,8 @@ impl SetKeeper {
         let RestoreResult { what, to, is_good, problems } = result.clone();
         let name = &row.start.name;
         let text = match is_good {
-            true => format!("{what} was restored from {name} ({to}) by {by}"),
-            false => format!("{what} was not restored whole from {name} ({to}): {}", problems.join("; ")),
+            true => format!("{by} restored {what} from {name} ({to})"),
+            false => format!("{by} restored {what} from {name} ({to}) in part: {}", problems.join("; ")),
         };
         let (by, logs) = (by.to_owned(), "none".to_owned());
         self.append(CatalogueEntry::Restored(BackupRestore {
