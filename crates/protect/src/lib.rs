@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`backup`] (freeze, cut, thaw, label), [`backup_schedule`] (slots in a time zone, and which are due),
 //! [`retention`] (which backups stay, and why), [`catalogue`] (everything that happened to a set's backups),
-//! [`verification`] (which backup is verified next), [`set_keeper`] (the flow over all of these),
+//! [`verification`] (which backup is verified next), [`drilling`], [`set_keeper`] (the flow over all of these),
 //! [`set_report`] (what an auditor reads). Of snapshots
 //! without a set: [`schedule`] (due or not, and how many are pruned), [`schedule_mark`] (names and notes by which a
 //! schedule knows its own snapshots), [`taking_pace`] (a bound for clocks that jump again and again). Schedules and
@@ -11,6 +11,7 @@
 pub mod backup;
 pub mod backup_schedule;
 pub mod catalogue;
+pub mod drilling;
 pub mod planted;
 pub mod planted_keeping;
 pub mod retention;

@@ -406,6 +406,7 @@ mod tests {
             claim("set_has_strays", "old"),
             claim("set_left_points", "old"),
             claim("set_unverified", "old"),
+            claim("set_undrilled", "old"),
             claim("set_not_kept", "old"),
         ];
         let log = restarted(&claims);

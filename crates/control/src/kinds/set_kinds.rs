@@ -87,6 +87,19 @@ pub(super) const SET_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "set_undrilled",
+        "set_drill",
+        Warning,
+        "No drill of a set was good for 35 days, or for two of its periods if those are longer.",
+        [
+            "Nothing changes for mail; whether and how fast a backup comes back is not known.",
+            "It holds the next drill when it is due.",
+            "Until a drill was good.",
+            "Hold one now, and see what it says: 'spindle protect drill'.",
+        ],
+        Morning,
+    ),
+    condition(
         "set_not_kept",
         "set_catalogue",
         Warning,

@@ -51,6 +51,7 @@ pub(crate) fn condition_of(problem: SetProblem) -> (&'static str, &'static str) 
         SetProblem::Left => ("set_left", "set_left_points"),
         SetProblem::Full => ("set_room", "set_full"),
         SetProblem::Unverified => ("set_verification", "set_unverified"),
+        SetProblem::Undrilled => ("set_drill", "set_undrilled"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sets of a site file, checked.
 
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
-use plan::site::{ProtectedSet, SetFreeze, SetRetention, SetVerification, Site, SiteIndex};
+use plan::site::{ProtectedSet, SetDrill, SetFreeze, SetRetention, SetVerification, Site, SiteIndex};
 use protect::{
     UnixSecond,
     backup::{
@@ -9,6 +9,7 @@ use protect::{
         hooks::{HookCommand, HookSettings},
     },
     backup_schedule::{FreezeLimit, ScheduleSet, backup_name, set_and_sequence_of},
+    drilling::DrillPolicy,
     retention::{KeepPolicy, KeepSettings},
     schedule_mark::is_schedule_name,
     set_keeper::{SetSettings, SetVolume},
@@ -104,8 +105,9 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
         has_logs: !table.logs.is_empty(),
     };
     let policy = checked.policy(&table.freeze, &freeze)?;
-    let settings =
-        SetSettings { name: name.clone(), volumes, schedules, keep, freeze_limit, policy, verification };
+    let drill = checked.drill(&table.drill)?;
+    let name = name.clone();
+    let settings = SetSettings { name, volumes, schedules, keep, freeze_limit, policy, verification, drill };
     match settings.fault() {
         Some(fault) => Err(checked.refusal(fault, "")),
         None => Ok(WantedSet { settings, freeze }),
@@ -299,6 +301,14 @@ impl CheckedTable<'_> {
         VerificationPolicy::new(&settings).map(Some).map_err(|error| self.refusal(error, ""))
     }
 
+    fn drill(&self, table: &SetDrill) -> Result<Option<DrillPolicy>, Refusal> {
+        if *table == SetDrill::default() {
+            return Ok(None);
+        }
+        let at = Some(&*table.at).filter(|at| !at.is_empty());
+        DrillPolicy::new(&table.every, at).map(Some).map_err(|error| self.refusal(error, ""))
+    }
+
     /// The span that a key says; `None` if it is left out.
     fn span(&self, key: &str, text: &str) -> Result<Option<Duration>, Refusal> {
         if text.is_empty() {
@@ -376,12 +386,13 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
             .collect();
         if said.is_empty() { String::new() } else { format!("{head}{}", said.join(", ")) }
     };
+    let drilled = set.settings.drill.as_ref().map_or(String::new(), |policy| format!("; drill {policy}"));
     let verified = match &set.settings.verification {
         Some(policy) => format!("; verify {policy}"),
         None => String::new(),
     };
     format!(
-        "{}, frozen by {kind}{}: {}{}{verified}",
+        "{}, frozen by {kind}{}: {}{}{verified}{drilled}",
         set.settings.schedules,
         said(&of_freeze, ", "),
         volumes.join(", "),
@@ -444,6 +455,9 @@ mod tests {
         at = '22:00'
         until = '06:00'
         throttle = '200MB/s'
+        [protect.drill]
+        every = '1w'
+        at = 'Sun 04:00'
     ";
     const PLAIN: &str =
         "[[protect]]\nset = 'queue'\nvolumes = ['store']\nschedules = ['24x1h']\n[protect.freeze]\n";
@@ -523,6 +537,8 @@ mod tests {
             ("at_least = 3", "at_least = 0", "protect \"mail\": keep: at_least = 0 is impossible"),
             ("'750d'", "'13d'", "keep: lock = 14d and at_most = 13d cannot both be true"),
             ("'750d'", "'500d'", "24x1month reaches back"),
+            ("'1w'", "'1h'", "drill: every = \"1h\" is no period of days"),
+            ("'Sun 04:00'", "'25:00'", "drill: \"25:00\" is no time of a period of 1w"),
             ("level = 'recover'", "", "verify: level = \"\" is unknown; say \"chain\""),
             ("'06:00'", "'22:00'", "verify: at and until are both 22:00"),
             ("level = 'recover'", "level = 'recover'\nelsewhere = true", "verify: elsewhere has no effect"),
@@ -576,7 +592,7 @@ mod tests {
             "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin, frozen by hooks, every 2h, prepare /etc/mail/flush, \
              before /etc/mail/quiet all, after /etc/mail/go, timeout 1500ms, user mail, worth filesystem, mounts \
              /srv/mail/spool /srv/mail, budget 20s, uncovered crash: dbs/store, logs/log (logs); keep at_least 3, \
-             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, 200MB/s"
+             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, 200MB/s; drill 1w@Sun 04:00"
         );
         let values = |text: &str| -> Vec<String> {
             let table: toml::Table = text.parse().unwrap();

@@ -27,7 +27,9 @@ pub use super::{
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
     sessions::{SessionKind, SessionRow, SessionUnit},
     set_results::{DrillBody, RestoreBody, VerificationBody, VerificationResultName},
-    set_rows::{SetBackupRow, SetKeeperName, SetPointRow, SetRow, SetVerificationRow, SetVolumeRow},
+    set_rows::{
+        SetBackupRow, SetDrillRow, SetKeeperName, SetPointRow, SetRow, SetVerificationRow, SetVolumeRow,
+    },
     sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},

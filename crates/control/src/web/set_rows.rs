@@ -24,12 +24,15 @@ pub struct SetRow {
     /// The next backup is made then, if no clock jumps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<String>,
-    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, or `not-kept` if the catalogue cannot be used.
+    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, `undrilled`, or `not-kept` if the catalogue cannot be used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub problems: BTreeMap<String, String>,
     /// Its verification by the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<SetVerificationRow>,
+    /// Its drills by the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drill: Option<SetDrillRow>,
     /// Newest first, a minute old at most. None of a set that an agent keeps.
     pub backups: Vec<SetBackupRow>,
 }
@@ -49,6 +52,15 @@ pub struct SetVerificationRow {
     /// Number of the backup to verify now. None of a set that an agent keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
+}
+
+/// Drills of a set by the clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetDrillRow {
+    /// Period and time, in words.
+    pub text: String,
+    /// One is due. Never of a set that an agent keeps.
+    pub is_due: bool,
 }
 
 /// The keeper of a set.
@@ -134,6 +146,10 @@ impl SetRow {
             next_at: None,
             problems: BTreeMap::new(),
             verification: settings.verification.as_ref().map(SetVerificationRow::of),
+            drill: settings
+                .drill
+                .as_ref()
+                .map(|policy| SetDrillRow { text: policy.to_string(), is_due: false }),
             backups: Vec::new(),
         };
         let SetKeeping::Server { view, problem, .. } = &set.keeping else { return row };
@@ -148,6 +164,10 @@ impl SetRow {
             verification: row.verification.clone().map(|verification| SetVerificationRow {
                 due: view.as_ref().and_then(|view| Some(view.verification.as_ref()?.number)),
                 ..verification
+            }),
+            drill: row.drill.clone().map(|drill| SetDrillRow {
+                is_due: view.as_ref().is_some_and(|view| view.has_drill_due),
+                ..drill
             }),
             backups: backups.map(SetBackupRow::of).collect(),
             ..row

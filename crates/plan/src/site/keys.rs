@@ -11,7 +11,7 @@ const PROTECTING: &str = include_str!("protecting.rs");
 const SERVING: &str = include_str!("serving.rs");
 
 /// Tables of the file in their order, with the struct that reads each and where it stands.
-const TABLES: [(&str, &str, &str); 26] = [
+const TABLES: [(&str, &str, &str); 27] = [
     ("", "Site", SITE),
     ("[users]", "Users", MAIL),
     ("[databases]", "Databases", MAIL),
@@ -31,6 +31,7 @@ const TABLES: [(&str, &str, &str); 26] = [
     ("[protect.freeze]", "SetFreeze", PROTECTING),
     ("[protect.keep]", "SetRetention", PROTECTING),
     ("[protect.verify]", "SetVerification", PROTECTING),
+    ("[protect.drill]", "SetDrill", PROTECTING),
     ("[serve]", "Serving", SERVING),
     ("[metrics]", "SiteMetrics", SERVING),
     ("[[target]]", "SiteTarget", SERVING),
@@ -230,8 +231,8 @@ mod tests {
         let body =
             SITE.split("pub struct Site {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("there");
         let fields = body.lines().filter(|line| line.trim_start().starts_with("pub ")).count();
-        // The version and the name are keys; groups of replication, freeze, keep and verify of sets, and units of targets are tables
+        // The version and the name are keys; groups of replication, freeze, keep, verify and drill of sets, and units of targets are tables
         // within a table.
-        assert_eq!(fields, 2 + tables().len() - 1 - 5);
+        assert_eq!(fields, 2 + tables().len() - 1 - 6);
     }
 }

@@ -33,6 +33,9 @@ pub struct ProtectedSet {
     /// Verification of its backups by the clock.
     #[serde(skip_serializing_if = "is_default")]
     pub verify: SetVerification,
+    /// Drills by the clock.
+    #[serde(skip_serializing_if = "is_default")]
+    pub drill: SetDrill,
 }
 
 /// The way in which a set's application is brought to rest around a cut.
@@ -93,6 +96,18 @@ pub struct SetVerification {
     /// Another machine verifies: 'spindle protect verify --due' there; false if left out.
     #[serde(skip_serializing_if = "is_default")]
     pub elsewhere: bool,
+}
+
+/// The drills of a set: its newest full backup is restored beside the live volumes, proven and dropped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetDrill {
+    /// Period of days, weeks or months, such as 1w; no drills by the clock if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub every: String,
+    /// Time in it, such as 04:00 or Sun 04:00.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub at: String,
 }
 
 /// The backups of a set that stay beyond what its schedules want. Spans are such as 90min, 12h, 7d or 2w.

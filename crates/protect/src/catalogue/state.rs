@@ -103,6 +103,10 @@ pub struct BackupCatalogue {
     copy_bases: BTreeMap<String, u64>,
     /// Age of the catalogue at the last verification of any backup, in seconds.
     last_verified_age_s: Option<u64>,
+    /// Civil time of the last drill.
+    last_drill: Option<UnixSecond>,
+    /// Age of the catalogue at the last good drill, in seconds.
+    last_good_drill_age_s: Option<u64>,
     /// With the civil times of their lines; only in [`CatalogueScope::All`].
     missed: Vec<(i64, MissedRange)>,
     restores: Vec<(i64, BackupRestore)>,
@@ -139,6 +143,8 @@ impl BackupCatalogue {
             filled: BTreeMap::new(),
             copy_bases: BTreeMap::new(),
             last_verified_age_s: None,
+            last_drill: None,
+            last_good_drill_age_s: None,
             missed: Vec::new(),
             restores: Vec::new(),
             drills: Vec::new(),
@@ -196,6 +202,16 @@ impl BackupCatalogue {
     /// Age of the catalogue when a backup was verified last, in seconds.
     pub fn last_verified_age_s(&self) -> Option<u64> {
         self.last_verified_age_s
+    }
+
+    /// Civil time of the last drill.
+    pub fn last_drill(&self) -> Option<UnixSecond> {
+        self.last_drill
+    }
+
+    /// Age of the catalogue at the last good drill, in seconds.
+    pub fn last_good_drill_age_s(&self) -> Option<u64> {
+        self.last_good_drill_age_s
     }
 
     pub fn missed(&self) -> &[(i64, MissedRange)] {
@@ -436,7 +452,13 @@ impl BackupCatalogue {
             CatalogueEntry::Restored(restore) => {
                 self.keep_in_all(|all| all.restores.push((at_s, restore.clone())))
             }
-            CatalogueEntry::Drilled(drill) => self.keep_in_all(|all| all.drills.push((at_s, drill.clone()))),
+            CatalogueEntry::Drilled(drill) => {
+                self.last_drill = Some(UnixSecond(at_s));
+                if drill.is_good {
+                    self.last_good_drill_age_s = Some(line.age_s);
+                }
+                self.keep_in_all(|all| all.drills.push((at_s, drill.clone())));
+            }
         }
         assert!(self.begun.is_none_or(|begun| begun <= self.last_sequence), "numbers rise");
     }

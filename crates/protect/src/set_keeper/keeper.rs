@@ -146,6 +146,7 @@ impl SetKeeper {
         }
         self.thin_out().await?;
         self.look_for_verification();
+        self.look_for_drill();
         Ok(KeeperLook { wait: self.wait(), made })
     }
 

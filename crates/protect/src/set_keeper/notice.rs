@@ -17,6 +17,8 @@ pub enum SetProblem {
     Full,
     /// Nothing was verified for a day, though a backup waits for it.
     Unverified,
+    /// No drill was good for a long time.
+    Undrilled,
 }
 
 /// A line for people.
@@ -31,8 +33,15 @@ pub enum SetNotice {
 }
 
 impl SetProblem {
-    pub const ALL: [Self; 6] =
-        [Self::Failing, Self::Waiting, Self::Strays, Self::Left, Self::Full, Self::Unverified];
+    pub const ALL: [Self; 7] = [
+        Self::Failing,
+        Self::Waiting,
+        Self::Strays,
+        Self::Left,
+        Self::Full,
+        Self::Unverified,
+        Self::Undrilled,
+    ];
 
     /// A word for programs.
     pub fn word(self) -> &'static str {
@@ -43,6 +52,7 @@ impl SetProblem {
             Self::Left => "left",
             Self::Full => "full",
             Self::Unverified => "unverified",
+            Self::Undrilled => "undrilled",
         }
     }
 
@@ -55,6 +65,7 @@ impl SetProblem {
             Self::Left => "what was left is removed",
             Self::Full => "there is room again, or backups may go",
             Self::Unverified => "backups are verified again, or none waits for it",
+            Self::Undrilled => "a drill was good",
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     planted_keeping::{self, KeepingBug},
     verification::{VERIFICATION_LEVELS, VerificationRate},
 };
+use report::calendar::utc_time;
 use std::time::Duration;
 use world::Moment;
 
@@ -111,6 +112,27 @@ impl SetKeeper {
         self.said.set(SetProblem::Unverified, text);
     }
 
+    /// True if the set has drills by the clock, and one is due.
+    pub fn has_drill_due(&self) -> bool {
+        let (zone, now) = (self.settings.schedules.zone(), UnixSecond(self.world.wall().seconds));
+        let policy = self.settings.drill.as_ref();
+        policy.is_some_and(|policy| policy.is_due(zone, now, self.catalogue()))
+    }
+
+    /// Says when no drill was good for long, and when that is over.
+    pub(super) fn look_for_drill(&mut self) {
+        let policy = self.settings.drill.as_ref();
+        let is_overdue = policy.is_some_and(|policy| policy.is_overdue(self.catalogue(), self.age_s()));
+        let text = is_overdue.then(|| {
+            let text = match self.catalogue().last_drill() {
+                Some(last) => format!("the last one, at {}, was bad", utc_time(last.0)),
+                None => "there was none at all".to_owned(),
+            };
+            format!("no drill was good for 35 days or more; {text}")
+        });
+        self.said.set(SetProblem::Undrilled, text);
+    }
+
     pub(super) fn note_verification(
         &mut self,
         number: u64,
@@ -195,13 +217,14 @@ impl SetKeeper {
         let DrillResult { is_good, rto_s, rpo_s, findings } = result.clone();
         let name = &row.start.name;
         let text = match (is_good, findings.first()) {
-            (true, _) => format!("the drill with {name} was good: proven after {rto_s} s"),
+            (true, _) => format!("the drill with {name} was good: restored and proven after {rto_s} s"),
             (false, Some(first)) => format!("the drill with {name} was bad: {first}"),
             (false, None) => format!("the drill with {name} was bad"),
         };
         let by = by.to_owned();
         let drill = BackupDrill { backup: number, by, is_good, rto_s, rpo_s, findings };
         self.append(CatalogueEntry::Drilled(drill))?;
+        self.look_for_drill();
         match is_good {
             true => self.said.note(text),
             false => self.said.warn(text),

@@ -3,6 +3,7 @@
 use crate::{
     backup::{BackupPolicy, UncoveredCut},
     backup_schedule::{BackupKind, FreezeLimit, ScheduleSet},
+    drilling::DrillPolicy,
     retention::KeepPolicy,
     verification::VerificationPolicy,
 };
@@ -28,6 +29,8 @@ pub struct SetSettings {
     pub policy: BackupPolicy,
     /// `None`: backups are verified when someone orders it.
     pub verification: Option<VerificationPolicy>,
+    /// `None`: drills are held when someone orders them.
+    pub drill: Option<DrillPolicy>,
 }
 
 impl SetSettings {
@@ -91,6 +94,7 @@ mod tests {
             freeze_limit: FreezeLimit { has_freeze, ..FreezeLimit::default() },
             policy: BackupPolicy::default(),
             verification: None,
+            drill: None,
         };
         settings.fault().unwrap_or_default()
     }

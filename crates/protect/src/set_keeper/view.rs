@@ -20,6 +20,8 @@ pub struct SetView {
     pub problems: BTreeMap<SetProblem, String>,
     /// The backup to verify now.
     pub verification: Option<VerificationDue>,
+    /// A drill is due.
+    pub has_drill_due: bool,
     /// Oldest first.
     pub backups: Vec<BackupView>,
 }
@@ -71,6 +73,7 @@ impl SetView {
             next,
             problems: keeper.problems().clone(),
             verification: keeper.verification_due(),
+            has_drill_due: keeper.has_drill_due(),
             backups: keeper.catalogue().live().map(view).collect(),
         }
     }

@@ -8,11 +8,12 @@ use protect::{
     backup::{BackupPolicy, UncoveredCut},
     backup_schedule::{FreezeLimit, ScheduleSet},
     catalogue::{BackupStage, CatalogueScope, file::read},
+    drilling::DrillPolicy,
     planted_keeping::{KeepingBug, with_keeping_bug},
     retention::{BackupProof, KeepPolicy, KeepSettings},
     set_keeper::{
-        NothingFrozen, PersonOrder, PersonRefusal, SetFreezing, SetKeeper, SetNotice, SetOpening, SetProblem,
-        SetSettings, SetVolume, VerificationResult, VerificationVerdict,
+        DrillResult, NothingFrozen, PersonOrder, PersonRefusal, SetFreezing, SetKeeper, SetNotice,
+        SetOpening, SetProblem, SetSettings, SetVolume, VerificationResult, VerificationVerdict,
     },
     verification::{VerificationPolicy, VerificationSettings},
 };
@@ -59,6 +60,7 @@ fn settings(random: &mut Random) -> SetSettings {
         freeze_limit: FreezeLimit { has_freeze, has_logs: random.percent(50.0), ..FreezeLimit::default() },
         policy: BackupPolicy::default().with_uncovered(uncovered),
         verification: random.percent(60.0).then(|| verification(random)),
+        drill: None,
     }
 }
 
@@ -302,26 +304,68 @@ fn a_set_is_kept_whatever_crashes_and_fails() {
     }
 }
 
-/// Lives for `span` without faults; the set's problems, and what a verification of the one that is due then changes.
-#[test]
-fn a_set_says_that_nothing_was_verified_for_a_day() {
-    let mut simulation = Simulation::new(1);
-    let mut random = simulation.random("history");
+/// A set that makes a backup each hour, undisturbed, and has a verification each night and a drill on Sundays.
+fn undisturbed() -> History {
+    let mut random = Simulation::new(1).random("history");
     let mut history = History::new(1, &mut random);
-    history.settings.verification = Some(
-        VerificationPolicy::new(&VerificationSettings {
-            level: "deep".to_owned(),
-            at: Some("22:00".to_owned()),
-            ..VerificationSettings::default()
-        })
-        .expect("a policy"),
-    );
+    let nightly = VerificationSettings {
+        level: "deep".to_owned(),
+        at: Some("22:00".to_owned()),
+        ..VerificationSettings::default()
+    };
+    history.settings.verification = Some(VerificationPolicy::new(&nightly).expect("a policy"));
+    history.settings.drill = Some(DrillPolicy::new("1w", Some("Sun 04:00")).expect("a policy"));
     history.settings.schedules = ScheduleSet::parse(&["100x1h"], "UTC").expect("a set");
+    history.settings.keep = KeepPolicy::default();
     history.settings.freeze_limit.has_freeze = false;
     history.has_freeze = false;
     history.place.end_faults();
+    history
+}
+
+#[test]
+fn a_drill_is_due_once_a_slot_and_none_for_long_is_said() {
+    let history = undisturbed();
+    let limits = SimLimits { span: HOUR * 24 * 60, ..SimLimits::generous() };
+    let outcome = Simulation::new(2).run(limits, |world| async move {
+        let mut keeper = history.open(&world);
+        let drill = |is_good| {
+            let findings = vec!["the log ends early".to_owned()];
+            PersonOrder::NoteDrill(DrillResult { is_good, rto_s: 1, rpo_s: 2, findings })
+        };
+        keeper.look().await.expect("a look");
+        assert!(!keeper.has_drill_due(), "its slot began before the set");
+        let mut due_at = Vec::new();
+        let mut said_on_day = None;
+        for day in 0..50 {
+            keeper.look().await.expect("a look");
+            if keeper.has_drill_due() {
+                due_at.push(day);
+                let newest = keeper.view().backups.last().expect("one").number;
+                // The first one is good.
+                keeper.follow(newest, &drill(due_at.len() == 1), "drill").await.expect("noted");
+                assert!(!keeper.has_drill_due(), "once a slot");
+            }
+            let is_said = keeper.view().problems.contains_key(&SetProblem::Undrilled);
+            said_on_day = said_on_day.or(is_said.then_some(day));
+            world.sleep(HOUR * 24).await;
+        }
+        assert!(due_at.windows(2).all(|pair| pair[1] - pair[0] == 7), "{due_at:?}");
+        assert_eq!(said_on_day, Some(due_at[0] + 35), "since the good one");
+        let text = keeper.view().problems[&SetProblem::Undrilled].clone();
+        assert!(text.ends_with("was bad"), "{text}");
+        let newest = keeper.view().backups.last().expect("one").number;
+        keeper.follow(newest, &drill(true), "drill").await.expect("noted");
+        assert!(!keeper.view().problems.contains_key(&SetProblem::Undrilled), "it is over");
+    });
+    outcome.completed();
+}
+
+#[test]
+fn a_set_says_that_nothing_was_verified_for_a_day() {
+    let history = undisturbed();
     let limits = SimLimits { span: HOUR * 100, ..SimLimits::generous() };
-    let outcome = simulation.run(limits, |world| async move {
+    let outcome = Simulation::new(2).run(limits, |world| async move {
         let mut keeper = history.open(&world);
         let mut said_at_h = None;
         for hour in 0..60 {
