@@ -1,8 +1,8 @@
 //! Arguments of `spindle protect`.
 
 use super::{
-    report_set::SetReportArguments, restore::RestoreArguments, set_arguments::SetVerb,
-    verify_set::SetVerificationArguments,
+    rebuild_set::RebuildArguments, report_set::SetReportArguments, restore::RestoreArguments,
+    set_arguments::SetVerb, verify_set::SetVerificationArguments,
 };
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
@@ -40,6 +40,8 @@ pub enum ProtectVerb {
     Verify(SetVerificationArguments),
     /// Report what became of a set's backups: slots, labels, verifications, deletions, restores, drills
     Report(SetReportArguments),
+    /// Make a lost catalogue again, from the notes of the snapshots
+    Rebuild(RebuildArguments),
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

@@ -143,6 +143,13 @@ fn an_agent_freezes_by_hooks_and_labels_what_it_cut() {
         "{}",
         said.stderr
     );
+    let rebuild = ["protect", "rebuild", "post", "--server", &host.address, "--token-file", "agent"];
+    let rebuilt = host.bench.run(&[&rebuild[..], &["--catalogue", "sets/post.catalogue"]].concat());
+    assert_eq!(rebuilt.code, Some(0), "{}", rebuilt.stderr);
+    assert!(rebuilt.stdout.contains("was made again, with 1 backups"), "{}", rebuilt.stdout);
+    // The note was written before the thaw, and nobody knows any more how that ended.
+    let found = host.last_entry("found");
+    assert_eq!((&found["label"], &found["backup"]), (&"crash".into(), &1.into()), "{found}");
     // The hook says that the application was thawed before: the cut is nothing that anyone wanted.
     host.name.set("letters");
     host.set(&host.hooks("true", "exit 3"));

@@ -119,4 +119,21 @@ fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart()
         "{text}"
     );
     served.end();
+
+    // A state folder that lost the catalogue.
+    std::fs::remove_file(bench.path("state/sets/post.catalogue")).unwrap();
+    let served = Served::begin(&bench);
+    let has_strays = || {
+        let listed = bench.run(&["protect", "list", "post", "--state", "state", "--json"]);
+        let problems = json_of(&done(&listed))["problems"].clone();
+        problems["strays"].as_str().is_some_and(|text| text.contains("points are of another catalogue"))
+    };
+    until("the lost catalogue is missed", has_strays);
+    let rebuilt = order(&bench, &["protect", "rebuild", "post"]);
+    assert!(rebuilt["backups"].as_array().unwrap().contains(&first["name"]), "{rebuilt}");
+    assert!(rebuilt["copy"].as_str().unwrap().contains("sets/post.catalogue.before-"), "{rebuilt}");
+    until("the backups are back", || backups(&bench).iter().any(|backup| backup["number"] == 1));
+    let kept = backups(&bench).pop().unwrap();
+    assert_eq!((&kept["name"], kept["points"].as_array().unwrap().len()), (&first["name"], 2));
+    served.end();
 }

@@ -1,9 +1,14 @@
 //! The catalogues of sets that the server keeps: `sets/SET.catalogue` in its state folder.
 
+use protect::UnixSecond;
+use report::calendar::file_stamp;
 use std::path::{Path, PathBuf};
 use world::{
     IoResult, StateFile,
-    real::{HostStateFile, host_files},
+    real::{
+        HostStateFile,
+        host_files::{self, PathKind},
+    },
 };
 
 /// Name of the folder in the state folder.
@@ -18,6 +23,13 @@ pub trait CatalogueFiles {
     ///
     /// It cannot be opened; `Busy` if another runner has it.
     fn open(&self, set: &str) -> IoResult<Box<dyn StateFile>>;
+
+    /// Keeps a copy of a set's catalogue beside it, and returns its place; `None` if it is empty, or none is there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or the copy not be written.
+    fn keep_copy(&self, set: &str, now: UnixSecond) -> IoResult<Option<String>>;
 }
 
 /// Catalogues in the state folder of a server.
@@ -38,6 +50,28 @@ impl CatalogueFiles for FolderCatalogues {
         host_files::create_private_dir_all(&self.folder)?;
         Ok(Box::new(HostStateFile::open(&self.folder.join(format!("{set}{END}")))?))
     }
+
+    fn keep_copy(&self, set: &str, now: UnixSecond) -> IoResult<Option<String>> {
+        keep_copy(&self.folder.join(format!("{set}{END}")), now)
+    }
+}
+
+/// Keeps a copy of a catalogue beside it, as `SET.catalogue.before-TIME`.
+///
+/// # Errors
+///
+/// It cannot be read, or the copy not be written.
+pub fn keep_copy(catalogue: &Path, now: UnixSecond) -> IoResult<Option<String>> {
+    if matches!(host_files::kind(catalogue), Ok(PathKind::Missing)) {
+        return Ok(None);
+    }
+    let bytes = host_files::read(catalogue)?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let copy = format!("{}.before-{}", catalogue.display(), file_stamp(now.0));
+    host_files::write_secret(Path::new(&copy), &bytes)?;
+    Ok(Some(copy))
 }
 
 #[cfg(test)]
@@ -58,5 +92,10 @@ mod tests {
         assert_eq!(catalogues.open("mail").unwrap().size().unwrap(), 6);
         let folder = host_files::list(&state.path().join(FOLDER)).unwrap();
         assert_eq!(folder, ["mail of boston.catalogue", "mail.catalogue"]);
+        let copy = catalogues.keep_copy("mail", UnixSecond(0)).unwrap().unwrap();
+        assert_eq!(host_files::read(Path::new(&copy)).unwrap(), b"a line");
+        for empty in ["mail of boston", "mail of nowhere"] {
+            assert_eq!(catalogues.keep_copy(empty, UnixSecond(0)).unwrap(), None);
+        }
     }
 }

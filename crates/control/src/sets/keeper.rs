@@ -13,7 +13,10 @@
 use super::{
     catalogues::CatalogueFiles,
     pools::SitePools,
-    served_set::{ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders, SetRequest},
+    served_set::{
+        RebuiltCatalogue, ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders,
+        SetRequest,
+    },
     wanted::{WantedFreeze, WantedSet},
 };
 use crate::{
@@ -22,13 +25,16 @@ use crate::{
     planted::{self, SetBug},
     site::handle::SiteHandle,
 };
-use protect::set_keeper::{
-    KeeperLook, NothingFrozen, PersonRefusal, SetKeeper, SetNotice, SetOpening, SetProblem, SetSettings,
-    SetView,
+use protect::{
+    catalogue::{MachineTime, SetId},
+    set_keeper::{
+        KeeperLook, NothingFrozen, PersonRefusal, SetKeeper, SetNotice, SetOpening, SetProblem, SetSettings,
+        SetView, collect_backups,
+    },
 };
 use report::Refusal;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use world::{JoinHandle, World, with_deadline};
 
 /// Time for a flow that is stopped to end what it does.
@@ -262,6 +268,14 @@ enum FlowEnd {
     Stopped,
     /// Its catalogue cannot be written.
     Failed(String),
+    /// Its catalogue is to be made again; this is the present one.
+    Rebuild(Option<SetId>, RebuildRequest),
+}
+
+/// An order to make a catalogue again.
+struct RebuildRequest {
+    id: Option<SetId>,
+    answer: oneshot::Sender<Result<RebuiltCatalogue, SetOrderRefusal>>,
 }
 
 impl SetFlow {
@@ -272,11 +286,17 @@ impl SetFlow {
                 Ok(keeper) => match self.keep(keeper).await {
                     FlowEnd::Stopped => return,
                     FlowEnd::Failed(problem) => problem,
+                    FlowEnd::Rebuild(present, request) => {
+                        self.answer_rebuild(present, request).await;
+                        continue;
+                    }
                 },
             };
             self.say_not_kept(&problem);
-            if self.rest(&problem).await.is_none() {
-                return;
+            match self.rest(&problem).await {
+                None => return,
+                Some(None) => {}
+                Some(Some(request)) => self.answer_rebuild(None, request).await,
             }
         }
     }
@@ -361,6 +381,10 @@ impl SetFlow {
     async fn follow(&mut self, keeper: &mut SetKeeper, request: SetRequest) -> Option<FlowEnd> {
         let (order, by, answer) = match request {
             SetRequest::Order { order, by, answer } => (order, by, answer),
+            SetRequest::Rebuild { id, answer } => {
+                let present = keeper.catalogue().header().id.clone();
+                return Some(FlowEnd::Rebuild(Some(present), RebuildRequest { id, answer }));
+            }
             SetRequest::Catalogue { offset, answer } => {
                 let part = keeper.read_catalogue(offset).map_err(|error| {
                     SetOrderRefusal::NotNow(Refusal::new(format!("set {}: {error}", self.name), "try again"))
@@ -446,14 +470,54 @@ impl SetFlow {
         self.around.board.show(&self.name, None, Some(problem.to_owned()));
     }
 
+    /// Makes the catalogue again. No keeper has it open.
+    async fn answer_rebuild(&mut self, present: Option<SetId>, request: RebuildRequest) {
+        let RebuildRequest { id, answer } = request;
+        let rebuilding = Box::pin(self.rebuild(id, present));
+        // Dropping the answer says that its end is not known.
+        let Some(rebuilt) = with_deadline(self.stopping(), rebuilding).await else { return };
+        if let Ok(rebuilt) = &rebuilt {
+            let count = rebuilt.backups.len();
+            self.around.notices.note(format!(
+                "set {}: its catalogue was made again, with {count} backups; nothing is proven or held any more, and locks \
+                 begin again",
+                self.name
+            ));
+        }
+        let refused = |error: String| {
+            let problem = format!("set {}: its catalogue was not made again: {error}", self.name);
+            SetOrderRefusal::Refused(Refusal::new(problem, "the present one stays"))
+        };
+        let _ = answer.send(rebuilt.map_err(refused));
+    }
+
+    async fn rebuild(&self, id: Option<SetId>, present: Option<SetId>) -> Result<RebuiltCatalogue, String> {
+        let Surroundings { world, files, .. } = &self.around;
+        let collecting = collect_backups(world, &self.name, &self.pools, (id, present.as_ref()));
+        let rebuilt = collecting.await.map_err(|error| error.to_string())?;
+        let now = MachineTime::of(world);
+        let copy = files.keep_copy(&self.name, now.civil).map_err(|error| error.to_string())?;
+        let file = files.open(&self.name).map_err(|error| error.to_string())?;
+        rebuilt.write(file, GENERATOR, "spindle serve", &now).map_err(|error| error.to_string())?;
+        Ok(RebuiltCatalogue {
+            id: rebuilt.id,
+            backups: rebuilt.backups.into_iter().map(|backup| backup.name).collect(),
+            incomplete: rebuilt.incomplete,
+            copy,
+        })
+    }
+
     /// Waits before the catalogue is opened again; `None` if the flow is to end.
-    async fn rest(&mut self, problem: &str) -> Option<()> {
+    async fn rest(&mut self, problem: &str) -> Option<Option<RebuildRequest>> {
         let until = self.around.world.now() + OPEN_AGAIN;
         loop {
             let left = until.since(self.around.world.now());
             match self.wake(left).await {
-                FlowWake::Time | FlowWake::Settings => return Some(()),
+                FlowWake::Time | FlowWake::Settings => return Some(None),
                 FlowWake::Stop => return None,
+                FlowWake::Request(SetRequest::Rebuild { id, answer }) => {
+                    return Some(Some(RebuildRequest { id, answer }));
+                }
                 FlowWake::Request(request) => {
                     let refusal = Refusal::new(
                         format!("set {} is not kept now: {problem}", self.name),

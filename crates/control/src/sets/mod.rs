@@ -12,6 +12,8 @@ mod pools;
 pub mod served_set;
 pub mod wanted;
 
-pub use catalogues::{CatalogueFiles, FolderCatalogues};
-pub use served_set::{ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders};
+pub use catalogues::{CatalogueFiles, FolderCatalogues, keep_copy};
+pub use served_set::{
+    RebuiltCatalogue, ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders,
+};
 pub use wanted::{WantedFreeze, WantedSet, wanted_sets};

@@ -1,7 +1,10 @@
 //! Sets as other threads see them, and how those give orders to their keepers.
 
 use super::wanted::WantedSet;
-use protect::set_keeper::{BackupView, PersonOrder, SetView};
+use protect::{
+    catalogue::SetId,
+    set_keeper::{BackupView, PersonOrder, SetView},
+};
 use report::Refusal;
 use std::fmt;
 use tokio::sync::{mpsc, oneshot};
@@ -78,6 +81,20 @@ pub(crate) enum SetRequest {
     },
     /// For a part of the catalogue's file.
     Catalogue { offset: u64, answer: oneshot::Sender<Result<Vec<u8>, SetOrderRefusal>> },
+    /// To make the catalogue again from the notes of points; of the one with this identity, if it is given.
+    Rebuild { id: Option<SetId>, answer: oneshot::Sender<Result<RebuiltCatalogue, SetOrderRefusal>> },
+}
+
+/// A catalogue that was made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuiltCatalogue {
+    pub id: SetId,
+    /// Names of the backups in it.
+    pub backups: Vec<String>,
+    /// Names of those that lack points. They are left as they are.
+    pub incomplete: Vec<String>,
+    /// Place of the one before, if there was one.
+    pub copy: Option<String>,
 }
 
 impl SetRequest {
@@ -86,6 +103,7 @@ impl SetRequest {
         match self {
             Self::Order { answer, .. } => drop(answer.send(Err(refusal))),
             Self::Catalogue { answer, .. } => drop(answer.send(Err(refusal))),
+            Self::Rebuild { answer, .. } => drop(answer.send(Err(refusal))),
         }
     }
 }
@@ -123,6 +141,16 @@ impl SetOrders {
     /// The set is not kept now, or the file cannot be read.
     pub async fn read_catalogue(&self, offset: u64) -> Result<Vec<u8>, SetOrderRefusal> {
         self.ask(|answer| SetRequest::Catalogue { offset, answer }).await
+    }
+
+    /// Makes the catalogue again from the notes of points in the pools. The present one is kept as a copy; its own backups become
+    /// others'.
+    ///
+    /// # Errors
+    ///
+    /// A pool does not answer, there is no lost catalogue or more than one, or the file cannot be written.
+    pub async fn rebuild(&self, id: Option<SetId>) -> Result<RebuiltCatalogue, SetOrderRefusal> {
+        self.ask(|answer| SetRequest::Rebuild { id, answer }).await
     }
 
     async fn ask<T>(

@@ -144,6 +144,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(set_results::note_restore))
         .routes(routes!(set_results::note_drill))
         .routes(routes!(set_results::catalogue))
+        .routes(routes!(set_results::rebuild))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show, sessions::end))
         .routes(routes!(dr_sites::list, dr_sites::pair))

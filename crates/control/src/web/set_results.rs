@@ -8,14 +8,16 @@ use super::{
     set_rows::SetBackupRow,
     sets::{follow, orders_of, row_of},
 };
-use crate::journal::tokens::CallerRole;
+use crate::{journal::tokens::CallerRole, sets::RebuiltCatalogue};
 use axum::{
     Json,
     extract::{Path, Query, State},
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
+use protect::catalogue::SetId;
 use protect::set_keeper::{DrillResult, PersonOrder, RestoreResult, VerificationResult, VerificationVerdict};
+use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -150,4 +152,46 @@ pub(super) async fn catalogue(
     caller.need(CallerRole::Read)?;
     let bytes = orders_of(&api, &caller, &set)?.read_catalogue(offset).await?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], bytes).into_response())
+}
+
+/// The catalogue to make again.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RebuildWay {
+    /// Identity of the lost one, as the set's problem names it; the only one if left out.
+    catalogue: Option<String>,
+}
+
+/// A catalogue that was made again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RebuiltRow {
+    /// Its identity, in the notes of the points.
+    pub catalogue: String,
+    /// Names of the backups in it.
+    pub backups: Vec<String>,
+    /// Names of those that lack points. They are left as they are.
+    pub incomplete: Vec<String>,
+    /// Place of the one before, on the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<String>,
+}
+
+/// Makes a set's catalogue again, from the notes of its points in the pools. Holds, proofs and history are lost, and locks begin
+/// again. The present catalogue is kept as a copy, and its backups become another catalogue's.
+#[utoipa::path(post, path = "/v1/sets/{set}/rebuild", tag = "sets",
+    params(("set" = String, Path, description = "Name"), RebuildWay),
+    responses((status = 200, description = "It was made again", body = RebuiltRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn rebuild(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(set): Path<String>,
+    Query(RebuildWay { catalogue }): Query<RebuildWay>,
+) -> Result<Json<RebuiltRow>, ApiProblem> {
+    caller.need(CallerRole::Admin)?;
+    let orders = orders_of(&api, &caller, &set)?;
+    let id = catalogue.map(SetId::try_from).transpose();
+    let id =
+        id.map_err(|problem| ApiProblem::refused(&Refusal::new(problem, "say 16 hexadecimal digits")))?;
+    let RebuiltCatalogue { id, backups, incomplete, copy } = orders.rebuild(id).await?;
+    Ok(Json(RebuiltRow { catalogue: id.to_string(), backups, incomplete, copy }))
 }

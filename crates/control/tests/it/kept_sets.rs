@@ -121,6 +121,47 @@ fn a_set_is_backed_up_over_its_pools_by_its_schedules_and_by_people() {
 }
 
 #[test]
+fn a_lost_catalogue_is_made_again_from_the_notes_in_the_pools() {
+    run(7, async |life, catalogues| {
+        let mut life = life.begin(SITE).await.unwrap();
+        life.open();
+        life.sleep(10).await;
+        assert_eq!(order(&life, "post", SetOrder::BackUp { holds: Vec::new() }).await, Ok(2));
+        let lost = view_of(&life, "post");
+        let orders = || {
+            let sets = life.server.handle().sets();
+            let SetKeeping::Server { orders, .. } = &sets[0].keeping else { panic!("{sets:?}") };
+            orders.clone()
+        };
+        let refused = format!("{:?}", orders().rebuild(None).await.unwrap_err());
+        assert!(refused.contains("no pool has a backup of post that is not in its catalogue"), "{refused}");
+        assert_eq!(numbers(&view_of(&life, "post")), [1, 2], "it stays as it was");
+        // The file is gone, and the set goes on with an empty one.
+        catalogues.lose("post");
+        life.sleep(QUARTER_S).await;
+        let new = view_of(&life, "post");
+        assert_ne!(new.id, lost.id);
+        assert!(new.problems.contains_key(&SetProblem::Strays), "{new:?}");
+        let made_anew = numbers(&new);
+        let rebuilt = orders().rebuild(None).await.unwrap();
+        assert_eq!((rebuilt.id.to_string(), rebuilt.backups.len()), (lost.id.clone(), 2), "{rebuilt:?}");
+        life.sleep(10).await;
+        let view = view_of(&life, "post");
+        assert_eq!(view.id, lost.id);
+        let names = |view: &SetView| -> Vec<String> {
+            view.backups.iter().map(|backup| backup.name.clone()).collect()
+        };
+        assert!(names(&view).starts_with(&names(&lost)), "{view:?}");
+        // Those of the catalogue in between are another's now, and stay.
+        let strays = &view.problems[&SetProblem::Strays];
+        assert!(strays.contains(&format!("{} points are of another", 2 * made_anew.len())), "{strays}");
+        let made = order(&life, "post", SetOrder::BackUp { holds: Vec::new() }).await.unwrap();
+        assert!(made > 2, "numbers go on");
+        life.server.stop().await;
+    });
+}
+
+#[test]
 fn a_catalogue_that_cannot_be_written_stops_its_set_until_it_can() {
     run(2, async |life, catalogues| {
         let mut life = life.begin(&minutes()).await.unwrap();

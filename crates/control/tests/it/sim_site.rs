@@ -12,6 +12,7 @@ use control::{
     site::{PoolPlaces, WantedPool},
 };
 use fragile::Fragile;
+use protect::UnixSecond;
 use report::Refusal;
 use serving::figures::PoolMeters;
 use std::{
@@ -23,7 +24,7 @@ use std::{
 };
 use world::{
     BlockDevice, IoResult, LocalFuture, StateFile, World,
-    sim::{SimDrive, SimStateFile},
+    sim::{SimDrive, SimStateFile, StateFileFaults},
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -138,6 +139,12 @@ impl SimCatalogues {
         files.entry(set.to_owned()).or_insert_with(|| SimStateFile::new(set, 0)).clone()
     }
 
+    /// Loses a catalogue: whoever has it open finds that it cannot be written.
+    pub fn lose(&self, set: &str) {
+        let lost = self.0.borrow_mut().remove(set).expect("it is there");
+        lost.set_faults(StateFileFaults { no_space: 0..u64::MAX, ..Default::default() });
+    }
+
     pub fn cut_power(&self) {
         self.0.borrow().values().for_each(SimStateFile::cut_power);
     }
@@ -146,6 +153,10 @@ impl SimCatalogues {
 impl CatalogueFiles for SimCatalogues {
     fn open(&self, set: &str) -> IoResult<Box<dyn StateFile>> {
         Ok(Box::new(self.file(set).open()))
+    }
+
+    fn keep_copy(&self, set: &str, _: UnixSecond) -> IoResult<Option<String>> {
+        Ok(Some(format!("{set}.copy")))
     }
 }
 

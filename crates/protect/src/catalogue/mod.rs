@@ -40,6 +40,6 @@ pub use file::{CatalogueFile, CatalogueFileError};
 pub use line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueDamage, CatalogueLine};
 pub use note::{POINT_NOTE_BYTES_MAX, PointNote};
 pub use reader::{CatalogueReadError, CatalogueReader, ReadCatalogue};
-pub use rebuild::{RebuildError, rebuild};
+pub use rebuild::{RebuildError, RebuiltSet, rebuild};
 pub use reconcile::{CatalogueRepair, FoundPoint, reconcile};
 pub use state::{BackupCatalogue, BackupRow, BackupStage, CatalogueContradiction, CatalogueScope, PointUse};

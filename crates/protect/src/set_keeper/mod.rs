@@ -14,7 +14,7 @@
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
 //! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
-//! results of verifications, restores and drills), [`notice`], [`view`].
+//! results of verifications, restores and drills), `rebuilding` (a catalogue that was lost), [`notice`], [`view`].
 
 mod deleting;
 pub mod freezing;
@@ -24,6 +24,7 @@ pub mod notice;
 mod people;
 pub mod pools;
 mod proving;
+mod rebuilding;
 pub mod settings;
 mod settling;
 pub mod view;
@@ -35,5 +36,6 @@ pub use notice::{SetNotice, SetProblem};
 pub use people::{PersonOrder, PersonRefusal};
 pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
 pub use proving::{DrillResult, RestoreResult, VerificationDue, VerificationResult, VerificationVerdict};
+pub use rebuilding::{CollectingError, collect_backups};
 pub use settings::{SetSettings, SetVolume};
 pub use view::{BackupView, SetView};
