@@ -3,6 +3,7 @@
 mod advise;
 mod answer;
 mod arguments;
+mod check_command;
 mod command_line;
 mod compare;
 mod console;

@@ -1,8 +1,8 @@
 //! Arguments of `spindle protect`.
 
 use super::{
-    rebuild_set::RebuildArguments, report_set::SetReportArguments, restore::RestoreArguments,
-    set_arguments::SetVerb, verify_set::SetVerificationArguments,
+    drill_set::DrillArguments, rebuild_set::RebuildArguments, report_set::SetReportArguments,
+    restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments,
 };
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
@@ -38,6 +38,8 @@ pub enum ProtectVerb {
     Restore(RestoreArguments),
     /// Prove a backup: export its snapshots, and check the databases and logs in them
     Verify(SetVerificationArguments),
+    /// Hold a drill: clone a backup beside the live volumes, prove it, drop the clones, and say how long it took
+    Drill(DrillArguments),
     /// Report what became of a set's backups: slots, labels, verifications, deletions, restores, drills
     Report(SetReportArguments),
     /// Make a lost catalogue again, from the notes of the snapshots

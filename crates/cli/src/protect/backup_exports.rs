@@ -84,7 +84,12 @@ pub async fn delete_left(server: &ServerConnection, purpose: &str, set: &str) ->
     Ok(())
 }
 
-async fn delete_export(server: &ServerConnection, name: &str) -> Result<(), Refusal> {
+/// Deletes an export; one that is gone is no error.
+///
+/// # Errors
+///
+/// The server does not answer, or refuses.
+pub async fn delete_export(server: &ServerConnection, name: &str) -> Result<(), Refusal> {
     let path = format!("/v1/exports/{}?force=true", in_uri(name));
     let reply = server.change_to_its_end(Method::DELETE, &path, None::<&()>).await?;
     if reply.status != 404 {
@@ -101,7 +106,21 @@ async fn begin_export(
     place: &ServerPlace,
 ) -> Result<String, Refusal> {
     let volume = format!("{}/{}@{}", point.pool, point.volume, point.name);
-    let body = NewExportBody { name: name.to_owned(), volume, read_only: true };
+    begin_export_of(world, server, (name, volume, true), place).await
+}
+
+/// Exports a volume or a snapshot, and returns the URI by which it is reached from here.
+///
+/// # Errors
+///
+/// The server cannot export it, or serves no NBD.
+pub async fn begin_export_of(
+    world: &World,
+    server: &ServerConnection,
+    (name, volume, read_only): (&str, String, bool),
+    place: &ServerPlace,
+) -> Result<String, Refusal> {
+    let body = NewExportBody { name: name.to_owned(), volume, read_only };
     server.change_to_its_end(Method::POST, "/v1/exports", Some(&body)).await?.checked()?;
     let path = format!("/v1/exports/{}", in_uri(name));
     let until = world.now() + SERVED_WITHIN;

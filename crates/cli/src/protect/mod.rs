@@ -1,6 +1,6 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
-//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore`, `report_set`, `rebuild_set` and `verify_set` with
+//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore`, `report_set`, `rebuild_set`, `drill_set` with `drills`, and `verify_set` with
 //! `verification` (on a thread of its own: `verifier_thread`) over `backup_points` (backups as the pools have them) and `backup_exports`, and `run` (the agent that keeps sets
 //! on a mail host) with `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
 //! `outlook` (what would be made and deleted).
@@ -9,6 +9,8 @@ mod application;
 pub mod arguments;
 mod backup_exports;
 mod backup_points;
+mod drill_set;
+mod drills;
 mod outlook;
 mod rebuild_set;
 mod report_set;
@@ -37,6 +39,7 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
         ProtectVerb::Set(verb) => sets::run(&world, verb, &arguments.place, &console).await,
         ProtectVerb::Restore(restore) => restore::run(&world, restore, &arguments.place, &console).await,
         ProtectVerb::Verify(verify) => verify_set::run(&world, verify, &arguments.place, &console).await,
+        ProtectVerb::Drill(drill) => drill_set::run(&world, drill, &arguments.place, &console).await,
         ProtectVerb::Report(report) => report_set::run(&world, report, &arguments.place, &console).await,
         ProtectVerb::Rebuild(rebuild) => rebuild_set::run(&world, rebuild, &arguments.place, &console).await,
         ProtectVerb::Run(run) => run::run(&world, run, &arguments.place, &console).await,

@@ -21,6 +21,7 @@ use ::verify::{
     running::{RunVerdict, VerifyLevel},
 };
 use control::web::client::{Method, SetRow, VerificationBody, VerificationResultName, in_uri};
+use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use std::{num::NonZeroUsize, path::PathBuf};
 use world::{ByteCount, World};
@@ -77,28 +78,35 @@ impl BackupVerifier<'_> {
     ) -> Result<VerifiedBackup, Refusal> {
         let points = points_to_restore(known, backup)?;
         let exports = BackupExports::of(way.purpose, backup, points);
-        let checked = self.check(&exports, way).await;
+        let checking = async {
+            let uris = exports.begin(self.world, self.server, self.place).await?;
+            let named = uris.into_iter().zip(exports.snapshots()).collect();
+            self.check(named, (way.level, way.throttle)).await
+        };
+        let checked = checking.await;
         exports.delete(self.server).await?;
         let (verdict, findings) = checked?;
         let (name, number) = (backup.name.clone(), backup.note.sequence);
         Ok(VerifiedBackup { name, number, level: way.level, verdict, findings })
     }
 
-    async fn check(
+    /// Checks what lies on devices; each is a URI, with its name for people.
+    ///
+    /// # Errors
+    ///
+    /// One cannot be read, or nothing to check is there.
+    pub(super) async fn check(
         &self,
-        exports: &BackupExports,
-        way: VerifyingWay,
+        named: Vec<(String, String)>,
+        (level, throttle): (VerifyLevel, Option<ByteCount>),
     ) -> Result<(RunVerdict, Vec<String>), Refusal> {
-        let uris = exports.begin(self.world, self.server, self.place).await?;
         // Exports are gone when people read of them.
-        let named: Vec<(String, String)> = uris.iter().cloned().zip(exports.snapshots()).collect();
-        let in_names = |text: &str| {
-            named.iter().fold(text.to_owned(), |text, (uri, snapshot)| text.replace(uri, snapshot))
-        };
+        let in_names =
+            |text: &str| named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name));
         let is_beside_work = matches!(self.watching, Watching::Thread(_));
         let wanted = VerifyArguments {
-            paths: uris.into_iter().map(PathBuf::from).collect(),
-            level: Some(way.level),
+            paths: named.iter().map(|(uri, _)| PathBuf::from(uri)).collect(),
+            level: Some(level),
             deep: false,
             scratch: None,
             scan: false,
@@ -107,7 +115,7 @@ impl BackupVerifier<'_> {
             at_most: None,
             // Beside other work one processor is enough.
             jobs: is_beside_work.then_some(NonZeroUsize::MIN),
-            throttle: way.throttle,
+            throttle,
             html: None,
             json: self.console.is_for_programs(),
             quiet: false,
@@ -135,6 +143,22 @@ pub fn due_in(row: &SetRow) -> Option<DueBackup> {
     })
 }
 
+/// The newest full backup of a set.
+///
+/// # Errors
+///
+/// There is none, or snapshots of it are missing.
+pub fn newest<'k>(known: &'k SetPoints, set: &str) -> Result<&'k PointsOfBackup, Refusal> {
+    let newest = known.backups().filter(|backup| backup.note.kind == BackupKind::Full);
+    match newest.max_by_key(|backup| backup.note.sequence) {
+        Some(newest) => known.whole(&newest.name),
+        None => {
+            let problem = format!("{set} has no full backup{}", known.silent_text());
+            Err(Refusal::new(problem, "see 'spindle protect list'"))
+        }
+    }
+}
+
 /// Verifies a backup that is due, and notes the result, also that it could not be verified.
 ///
 /// # Errors
@@ -153,11 +177,15 @@ pub async fn verify_due(
         let name = backup.map_or_else(|| format!("backup {}", due.number), |backup| backup.name.clone());
         VerifiedBackup::without_answer(name, due, &refusal)
     });
-    let is_ended = matches!(verifier.watching, Watching::Thread(is_ending) if is_ending());
-    if !is_ended || verified.verdict != RunVerdict::Unfinished {
+    if !is_ended(verifier.watching) || verified.verdict != RunVerdict::Unfinished {
         note(verifier.server, &due.set, &verified).await?;
     }
     Ok(verified)
+}
+
+/// True if the program ends that a thread works for.
+pub fn is_ended(watching: &Watching) -> bool {
+    matches!(watching, Watching::Thread(is_ending) if is_ending())
 }
 
 /// Notes a result in the catalogue of a set that the server keeps.

@@ -4,7 +4,8 @@
 use super::{
     backup_exports::delete_left,
     backup_points::SetPoints,
-    verification::{BackupVerifier, DueBackup, VerifiedBackup, VerifyingWay, due_in, verify_due},
+    drills::{DrillCheck, note_drill},
+    verification::{BackupVerifier, DueBackup, VerifiedBackup, VerifyingWay, due_in, is_ended, verify_due},
 };
 use crate::{
     console::Console,
@@ -116,22 +117,32 @@ async fn keep_verifying(world: &World, place: &ServerPlace, end: &VerifierEnd) {
     }
 }
 
-/// Verifies one backup, if one is due.
+/// Verifies one backup, or holds one drill, if one is due.
 async fn one_of_server(
     verifier: &BackupVerifier<'_>,
     cleared: &mut BTreeSet<String>,
 ) -> Result<bool, Refusal> {
     let rows: Vec<SetRow> = verifier.server.get("/v1/sets").await?;
-    let is_ours = |row: &&SetRow| row.kept_by == SetKeeperName::Server && row.verification.is_some();
-    for row in rows.iter().filter(is_ours).filter(|row| !cleared.contains(&row.name)) {
+    let is_ours = |row: &&SetRow| row.kept_by == SetKeeperName::Server;
+    let has_rules = |row: &&SetRow| is_ours(row) && row.verification.is_some();
+    for row in rows.iter().filter(has_rules).filter(|row| !cleared.contains(&row.name)) {
         delete_left(verifier.server, OF_SERVER, &row.name).await?;
     }
-    cleared.extend(rows.iter().filter(is_ours).map(|row| row.name.clone()));
-    let due = rows.iter().filter_map(due_in).find(|due| !due.is_elsewhere);
-    if let Some(due) = &due {
-        verify_due(verifier, due, OF_SERVER).await?;
+    cleared.extend(rows.iter().filter(has_rules).map(|row| row.name.clone()));
+    if let Some(due) = rows.iter().filter_map(due_in).find(|due| !due.is_elsewhere) {
+        verify_due(verifier, &due, OF_SERVER).await?;
+        return Ok(true);
     }
-    Ok(due.is_some())
+    let is_due = |row: &&SetRow| row.drill.as_ref().is_some_and(|drill| drill.is_due);
+    let Some(set) = rows.iter().filter(is_ours).find(is_due) else { return Ok(false) };
+    let throttle = set.verification.as_ref().and_then(|rules| rules.throttle_bytes).map(ByteCount);
+    let check = DrillCheck::Databases { throttle };
+    let held = verifier.hold_drill(&set.name, None, check).await?;
+    // One that was ended early is held after the next start.
+    if held.is_good || !is_ended(verifier.watching) {
+        note_drill(verifier.server, &set.name, &held).await?;
+    }
+    Ok(true)
 }
 
 /// Verifies a backup of an agent's set on a thread of its own.

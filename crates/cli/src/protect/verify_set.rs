@@ -1,8 +1,8 @@
 //! `spindle protect verify`: one backup, or all that are due, proven by what their snapshots hold.
 
 use super::{
-    backup_points::{PointsOfBackup, SetPoints},
-    verification::{BackupVerifier, VerifiedBackup, VerifyingWay, due_in, note, verify_due},
+    backup_points::SetPoints,
+    verification::{BackupVerifier, VerifiedBackup, VerifyingWay, due_in, newest, note, verify_due},
 };
 use crate::{
     console::Console,
@@ -14,7 +14,6 @@ use crate::{
 use ::verify::running::{RunVerdict, VerifyLevel};
 use clap::Args;
 use control::web::client::{SetKeeperName, SetRow, in_uri};
-use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use serde::Serialize;
 use world::{ByteCount, World};
@@ -113,7 +112,8 @@ async fn one(
     console.finish(status)
 }
 
-async fn is_kept_by_agent(server: &ServerConnection, set: &str) -> Result<bool, Refusal> {
+/// True if the catalogue of the set is an agent's.
+pub async fn is_kept_by_agent(server: &ServerConnection, set: &str) -> Result<bool, Refusal> {
     let row: SetRow = server.get(&format!("/v1/sets/{}", in_uri(set))).await?;
     Ok(row.kept_by == SetKeeperName::Agent)
 }
@@ -158,17 +158,6 @@ fn check_sets(rows: &[SetRow], only: Option<&str>) -> Result<(), Refusal> {
             "say its level there, or name a backup",
         )),
         Some(_) => Ok(()),
-    }
-}
-
-fn newest<'k>(known: &'k SetPoints, set: &str) -> Result<&'k PointsOfBackup, Refusal> {
-    let newest = known.backups().filter(|backup| backup.note.kind == BackupKind::Full);
-    match newest.max_by_key(|backup| backup.note.sequence) {
-        Some(newest) => known.whole(&newest.name),
-        None => {
-            let problem = format!("{set} has no full backup{}", known.silent_text());
-            Err(Refusal::new(problem, "see 'spindle protect list'"))
-        }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::{
     exported::{is_here, judge},
+    pool_drives::done,
     sites_served::Served,
     spindle::{Bench, ProgramOutput, answered, json_of, short},
 };
 use serde_json::Value;
-use std::{thread, time::Duration};
+use std::{process::Command, thread, time::Duration};
 
 const SITE: &str = "
 [serve]
@@ -58,6 +59,25 @@ fn row_when(bench: &Bench, number: u64, holds: impl Fn(&Value) -> bool) -> Value
     panic!("it stays so: {}", row(bench, number))
 }
 
+/// A drill with each of both backups, and one by a command.
+fn drills_tell(bench: &Bench, good: u64, bad: u64) {
+    let held = run(bench, &["protect", "drill", "post", &good.to_string()]);
+    assert_eq!(held.code, Some(0), "{}{}", held.stdout, held.stderr);
+    let answer = json_of(&held.stdout);
+    assert_eq!((&answer["is_good"], &answer["is_noted"]), (&true.into(), &true.into()), "{answer}");
+    assert!(answer["rto_seconds"].as_f64().unwrap() > 0.0 && answer["rpo_seconds"].as_u64().unwrap() < 60);
+    let held = run(bench, &["protect", "drill", "post", &bad.to_string()]);
+    assert_eq!(held.code, Some(1), "{}{}", held.stdout, held.stderr);
+    assert!(!json_of(&held.stdout)["findings"].as_array().unwrap().is_empty(), "{}", held.stdout);
+    let size =
+        "qemu-img info --output=json \"$1\" | grep -q 'virtual-size\": 134217728' && echo $SPINDLE_SET";
+    let held = run(bench, &["protect", "drill", "post", "--check", size]);
+    assert_eq!(held.code, Some(0), "{}{}", held.stdout, held.stderr);
+    assert_eq!(json_of(&held.stdout)["output"], "post", "{}", held.stdout);
+    let pool = done(&bench.run(&["pool", "show", "state/pools/mail", "--json"]));
+    assert!(!pool.contains("drill"), "{pool}");
+}
+
 /// An auditor reads what became of both backups, after one was cloned.
 fn report_tells(bench: &Bench, good: u64, bad: u64) {
     let restored = run(bench, &["protect", "restore", "post", &good.to_string(), "--as", "look"]);
@@ -76,6 +96,9 @@ fn report_tells(bench: &Bench, good: u64, bad: u64) {
     assert_eq!((&verifications[0]["by"], &report["slots"][0]["fate"]), (&"user 0".into(), &"made".into()));
     let restore = &report["restores"][0];
     assert_eq!((&restore["to"], &restore["is_good"]), (&"beside, as look".into(), &true.into()), "{report}");
+    let drills = report["drills"].as_array().unwrap();
+    let is_good: Vec<bool> = drills.iter().map(|drill| drill["is_good"].as_bool().unwrap()).collect();
+    assert_eq!(is_good, [true, false, true], "{report}");
     let page = std::fs::read_to_string(bench.path("report.html")).unwrap();
     assert!(page.contains("Slots that were due") && page.contains("is damaged"), "{page}");
     // The same from the file, where no server is.
@@ -112,6 +135,34 @@ fn the_server_verifies_what_is_due_and_says_what_it_could_not_check() {
     assert_eq!((&row["proof"], &row["verified_level"]), (&"proven".into(), &"recover".into()), "{row}");
     let exports = json_of(&run(&bench, &["export", "list"]).stdout);
     assert_eq!(exports.as_array().unwrap().len(), 1, "{exports}");
+    served.end();
+}
+
+/// A drill by the clock: its time is a minute from now.
+#[test]
+fn the_server_holds_the_drill_that_is_due() {
+    if std::env::var_os("SPINDLE_FULL").is_none() {
+        return;
+    }
+    let bench = Bench::new();
+    let date = Command::new("date").args(["-u", "-d", "+70 seconds", "+%H:%M"]).output().unwrap();
+    let at = String::from_utf8(date.stdout).unwrap();
+    let site = format!("{SITE}[protect.drill]\nevery = '1d'\nat = '{}'\n", at.trim());
+    bench.make_file("site.toml", site.as_bytes());
+    let served = Served::begin(&bench);
+    answered(&bench.run(&short(&[served.uri("/store")])));
+    back_up(&bench);
+    let drills = || {
+        let report = json_of(&run(&bench, &["protect", "report", "post"]).stdout);
+        report["drills"].as_array().unwrap().clone()
+    };
+    for _ in 0..200 {
+        if drills().is_empty() {
+            thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let drills = drills();
+    assert_eq!((drills.len(), &drills[0]["is_good"]), (1, &true.into()), "{drills:?}");
     served.end();
 }
 
@@ -185,6 +236,7 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
         (&row(&bench, bad)["proof"], &row(&bench, good)["proof"]),
         (&"damaged".into(), &"proven".into())
     );
+    drills_tell(&bench, good, bad);
     report_tells(&bench, good, bad);
     // The proven one is the last of its kind.
     let number = &*good.to_string();

@@ -2,7 +2,7 @@
 
 use crate::{order::OrderRefusal, pool_thread::ServedPool, site::handle::PoolHandle};
 use array::{
-    format::{SnapshotId, VolumeId},
+    format::{SnapshotId, VolumeId, WallNanoseconds},
     pool::Snapshot,
 };
 use protect::{
@@ -20,6 +20,8 @@ pub struct BackupPoint {
     pub found: FoundPoint,
     /// The exports and units by which it can be used, in words.
     pub services: Vec<String>,
+    /// When it was taken, by the pool's clock of then.
+    pub taken: WallNanoseconds,
 }
 
 /// The reason why a pool's points are not known.
@@ -75,7 +77,8 @@ async fn read(
             let id = point_id(volume.volume, snapshot.snapshot);
             let point = CutPoint { pool: pool.to_owned(), volume: volume.name.clone(), id };
             let found = FoundPoint { point, name: snapshot.name, note: snapshot.note };
-            points.push(BackupPoint { found, services: served.exports.services_of(&origin) });
+            let services = served.exports.services_of(&origin);
+            points.push(BackupPoint { found, services, taken: snapshot.created_at });
         }
         served.world.yield_now().await;
     }

@@ -105,7 +105,7 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
         has_logs: !table.logs.is_empty(),
     };
     let policy = checked.policy(&table.freeze, &freeze)?;
-    let drill = checked.drill(&table.drill)?;
+    let drill = checked.drill(&table.drill, &freeze)?;
     let name = name.clone();
     let settings = SetSettings { name, volumes, schedules, keep, freeze_limit, policy, verification, drill };
     match settings.fault() {
@@ -301,9 +301,14 @@ impl CheckedTable<'_> {
         VerificationPolicy::new(&settings).map(Some).map_err(|error| self.refusal(error, ""))
     }
 
-    fn drill(&self, table: &SetDrill) -> Result<Option<DrillPolicy>, Refusal> {
+    fn drill(&self, table: &SetDrill, freeze: &WantedFreeze) -> Result<Option<DrillPolicy>, Refusal> {
         if *table == SetDrill::default() {
             return Ok(None);
+        }
+        if *freeze != WantedFreeze::Nothing {
+            let problem = "drill: the agent that keeps the set may not delete the clones of a drill";
+            return Err(self
+                .refusal(problem, "run 'spindle protect drill' by a timer, with a token of the role admin"));
         }
         let at = Some(&*table.at).filter(|at| !at.is_empty());
         DrillPolicy::new(&table.every, at).map(Some).map_err(|error| self.refusal(error, ""))
@@ -455,9 +460,6 @@ mod tests {
         at = '22:00'
         until = '06:00'
         throttle = '200MB/s'
-        [protect.drill]
-        every = '1w'
-        at = 'Sun 04:00'
     ";
     const PLAIN: &str =
         "[[protect]]\nset = 'queue'\nvolumes = ['store']\nschedules = ['24x1h']\n[protect.freeze]\n";
@@ -537,8 +539,11 @@ mod tests {
             ("at_least = 3", "at_least = 0", "protect \"mail\": keep: at_least = 0 is impossible"),
             ("'750d'", "'13d'", "keep: lock = 14d and at_most = 13d cannot both be true"),
             ("'750d'", "'500d'", "24x1month reaches back"),
-            ("'1w'", "'1h'", "drill: every = \"1h\" is no period of days"),
-            ("'Sun 04:00'", "'25:00'", "drill: \"25:00\" is no time of a period of 1w"),
+            (
+                "[protect.verify]",
+                "[protect.drill]\nevery = '1w'\n[protect.verify]",
+                "drill: the agent that keeps the",
+            ),
             ("level = 'recover'", "", "verify: level = \"\" is unknown; say \"chain\""),
             ("'06:00'", "'22:00'", "verify: at and until are both 22:00"),
             ("level = 'recover'", "level = 'recover'\nelsewhere = true", "verify: elsewhere has no effect"),
@@ -556,6 +561,8 @@ mod tests {
             "{refused}"
         );
         for (key, refusal) in [
+            ("[protect.drill]\nevery = '1h'", "drill: every = \"1h\" is no period of days"),
+            ("[protect.drill]\nevery = '1w'\nat = '25:00'", "drill: \"25:00\" is no time of a period of 1w"),
             ("mounts = ['/x']", "mounts has no effect with kind = \"none\""),
             ("budget = '5s'", "budget has no effect with kind = \"none\""),
             ("uncovered = 'remove'", "uncovered has no effect with kind = \"none\""),
@@ -592,7 +599,7 @@ mod tests {
             "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin, frozen by hooks, every 2h, prepare /etc/mail/flush, \
              before /etc/mail/quiet all, after /etc/mail/go, timeout 1500ms, user mail, worth filesystem, mounts \
              /srv/mail/spool /srv/mail, budget 20s, uncovered crash: dbs/store, logs/log (logs); keep at_least 3, \
-             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, 200MB/s; drill 1w@Sun 04:00"
+             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, 200MB/s"
         );
         let values = |text: &str| -> Vec<String> {
             let table: toml::Table = text.parse().unwrap();

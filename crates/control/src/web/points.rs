@@ -33,6 +33,8 @@ pub struct BackupPointRow {
     pub snapshot_id: String,
     /// Name of the backup.
     pub name: String,
+    /// Seconds since it was taken, by the server's clock.
+    pub age_seconds: u64,
     /// The note that its set keeps with it.
     pub note: String,
     /// Its exports and units, in words: while it has one, it is in use.
@@ -59,6 +61,7 @@ pub(super) async fn list(
 ) -> Result<Json<BackupPointList>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let site = api.site.look();
+    let now_s = api.world.wall().seconds;
     let mut list = BackupPointList::default();
     for (name, refusal) in site.stopped.iter().filter(|(name, _)| caller.sees(name)) {
         list.silent.insert(name.clone(), refusal.to_string());
@@ -78,6 +81,7 @@ pub(super) async fn list(
                         volume_id: volume_id.to_owned(),
                         snapshot_id: snapshot_id.to_owned(),
                         name: point.found.name.clone(),
+                        age_seconds: (now_s - (point.taken.0 / 1_000_000_000) as i64).max(0) as u64,
                         note: String::from_utf8_lossy(&point.found.note).into_owned(),
                         services: point.services,
                     }

@@ -2,12 +2,16 @@
 //!
 //! The server deletes the clones some seconds after their last client has gone, so a rehearsal that is killed leaves nothing.
 
-mod check_command;
 mod drill_report;
 mod own_databases;
 
 use super::{GROUPS_PATH, arguments::FailoverArguments, find};
-use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
+use crate::{
+    check_command::{self, CommandCheck},
+    console::Console,
+    exit_status::ExitStatus,
+    server::connection::ServerConnection,
+};
 use control::web::client::{ApiReply, DrGroupRow, Method, NewRehearsalBody, RehearsalOutcome, RehearsalRow};
 use drill_report::{DrillReport, DrillStep, PublishedStep};
 use nbd::NbdUri;
@@ -181,10 +185,13 @@ async fn judged(
     match &arguments.check {
         // The connections stay: the server keeps the clones as long.
         Some(command) => {
-            let checked = check_command::run((command, arguments.within), &rehearsal.name, &uris).await?;
+            let named = ("SPINDLE_GROUP", &*rehearsal.name);
+            let checked = check_command::run((command, arguments.within), named, &uris).await?;
             watch.step("Check by the command", Some(PublishedStep::DATABASES));
             drop(copies);
-            Ok(checked)
+            let CommandCheck { headline, has_passed, output } = checked;
+            let problems = if has_passed { Vec::new() } else { vec![headline.clone()] };
+            Ok(Judgement { problems, headline, files: Vec::new(), command_output: output })
         }
         None => own_databases::judge(world, &copies, watch).await,
     }

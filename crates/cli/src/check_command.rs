@@ -1,6 +1,5 @@
-//! A person's own check of the clones: a command of this machine, which gets their URIs.
+//! A person's own check of clones: a command of this machine, which gets their URIs.
 
-use super::Judgement;
 use report::Refusal;
 use std::time::Duration;
 use world::{
@@ -11,13 +10,27 @@ use world::{
 /// Bytes of output that are shown: its end says most.
 const SHOWN_BYTES: usize = 4096;
 
-/// Runs the command by `sh -c`: the URIs are `$1`, `$2` and so on, and in the environment. Its exit code is the answer.
-pub(super) async fn run(
+/// The answer of a command.
+pub struct CommandCheck {
+    /// The answer in a sentence.
+    pub headline: String,
+    pub has_passed: bool,
+    /// The end of its output, if there is any.
+    pub output: Option<String>,
+}
+
+/// Runs the command by `sh -c`: the URIs are `$1`, `$2` and so on, and `SPINDLE_URI_1` and so on in the environment, with
+/// `named`. Its exit code is the answer.
+///
+/// # Errors
+///
+/// There is no shell.
+pub async fn run(
     (command, within): (&str, Duration),
-    group: &str,
+    named: (&str, &str),
     uris: &[String],
-) -> Result<Judgement, Refusal> {
-    let mut environment = vec![("SPINDLE_GROUP".to_owned(), group.to_owned())];
+) -> Result<CommandCheck, Refusal> {
+    let mut environment = vec![(named.0.to_owned(), named.1.to_owned())];
     let numbered = (1..).zip(uris);
     environment.extend(numbered.map(|(number, uri)| (format!("SPINDLE_URI_{number}"), uri.clone())));
     // The word behind the command is $0.
@@ -40,13 +53,9 @@ pub(super) async fn run(
     };
     let bytes = &result.output.bytes;
     let shown = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(SHOWN_BYTES)..]).trim().to_owned();
-    Ok(Judgement {
-        headline: match &problem {
-            None => format!("the check {command:?} passed"),
-            Some(problem) => problem.clone(),
-        },
-        problems: problem.into_iter().collect(),
-        files: Vec::new(),
-        command_output: Some(shown).filter(|shown| !shown.is_empty()),
+    Ok(CommandCheck {
+        has_passed: problem.is_none(),
+        headline: problem.unwrap_or_else(|| format!("the check {command:?} passed")),
+        output: Some(shown).filter(|shown| !shown.is_empty()),
     })
 }
