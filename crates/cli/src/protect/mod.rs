@@ -1,6 +1,6 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
-//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore`, `report_set`, `rebuild_set`, `drill_set` with `drills`, and `verify_set` with
+//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore` with `restore_hooks`, `report_set`, `rebuild_set`, `drill_set` with `drills`, and `verify_set` with
 //! `verification` (on a thread of its own: `verifier_thread`) over `backup_points` (backups as the pools have them) and `backup_exports`, and `run` (the agent that keeps sets
 //! on a mail host) with `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
 //! `outlook` (what would be made and deleted).
@@ -15,6 +15,7 @@ mod outlook;
 mod rebuild_set;
 mod report_set;
 pub mod restore;
+mod restore_hooks;
 mod run;
 mod server_pools;
 mod set_arguments;

@@ -7,7 +7,10 @@
 //! 3. One that ended early is completed by the same command: a volume that is as its point is left alone.
 //! 4. Each that changed something is noted in the catalogue of a set that the server keeps, also one that ended early.
 
-use super::backup_points::{PointsOfBackup, SetPoints};
+use super::{
+    backup_points::{PointsOfBackup, SetPoints},
+    restore_hooks::HostHooks,
+};
 use crate::{
     console::Console,
     exit_status::ExitStatus,
@@ -26,7 +29,7 @@ use control::web::{
 use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 use world::World;
 
 #[derive(Clone, Debug, Args)]
@@ -34,6 +37,7 @@ use world::World;
   spindle protect restore mail 17 --dry-run       which volumes, and who uses them
   spindle protect restore mail 17                 asks for the name of the set
   spindle protect restore mail 17 --yes mail
+  spindle protect restore mail 17 --yes mail --hooks site.toml      with the set's hooks, on the mail host
   spindle protect restore mail 17 --as trial      clones mail/store-trial, logs/log-trial beside the live volumes
 
 End the mail server, unmount and log out first: it is refused while a host is connected. All volumes of the set go back to \
@@ -62,6 +66,11 @@ pub struct RestoreArguments {
     /// Although hosts are connected: the volumes are withheld from each until it has let go of what it cached
     #[arg(long)]
     pub force: bool,
+
+    /// Run the hooks that this site file has under [protect.restore], on this host: before, to end the mail server and
+    /// disconnect, and after, to connect and start it
+    #[arg(long, value_name = "SITE.TOML", conflicts_with = "beside")]
+    pub hooks: Option<PathBuf>,
 
     /// Name of the set, in place of the question on the terminal
     #[arg(long, value_name = "SET")]
@@ -125,10 +134,7 @@ pub async fn run(
     let known = SetPoints::ask(&server, &arguments.set).await?;
     let backup = known.whole(&arguments.backup)?;
     let points = points_to_restore(&known, backup)?;
-    let mut volumes = Vec::new();
-    for point in points {
-        volumes.push(look_at(&server, point).await?);
-    }
+    let volumes = look_at_all(&server, &points).await?;
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => ("looked at", volumes.iter().map(RestoredVolume::row).collect()),
         Some(suffix) => {
@@ -136,9 +142,11 @@ pub async fn run(
             ("cloned", noted(&server, arguments, backup, cloned, console).await?)
         }
         None => {
-            refuse_users(&volumes, arguments.force)?;
+            if arguments.hooks.is_none() {
+                refuse_users(&volumes, arguments.force)?;
+            }
             confirm(arguments, backup, &volumes, console)?;
-            let restored = roll_back_all(&server, &volumes, console).await;
+            let restored = in_place(&server, arguments, (backup, &points), console).await;
             ("restored", noted(&server, arguments, backup, restored, console).await?)
         }
     };
@@ -148,6 +156,35 @@ pub async fn run(
         console.json_of(&RestoreAnswer { set, backup, done, volumes: rows })?;
     }
     console.finish(ExitStatus::Pass)
+}
+
+/// Takes all volumes back, within the hooks if there are any.
+async fn in_place(
+    server: &ServerConnection,
+    arguments: &RestoreArguments,
+    (backup, points): (&PointsOfBackup, &[BackupPointRow]),
+    console: &Console,
+) -> Result<Vec<RestoredRow>, EarlyEnd> {
+    let named = (arguments.set.as_str(), backup.name.as_str());
+    let hooks = arguments.hooks.as_ref().map(|site| HostHooks::of_site(site, named, console)).transpose()?;
+    let restoring = async {
+        if let Some(hooks) = &hooks {
+            hooks.before().await?;
+        }
+        // As they are once the hook has disconnected this host.
+        let volumes = look_at_all(server, points).await?;
+        refuse_users(&volumes, arguments.force)?;
+        roll_back_all(server, &volumes, console).await
+    };
+    let restored = restoring.await;
+    let is_half_done = restored.as_ref().is_err_and(|early| early.has_changed);
+    if let Some(hooks) = hooks {
+        match is_half_done {
+            false => hooks.after().await,
+            true => console.warn("the hook after was not run: only some volumes are taken back"),
+        }
+    }
+    restored
 }
 
 /// Notes a restore, or its early end, in the catalogue. One that changed nothing is not noted.
@@ -195,7 +232,18 @@ pub fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<V
     Ok(points.into_values().collect())
 }
 
-/// A volume as it is now.
+/// The volumes as they are now.
+async fn look_at_all(
+    server: &ServerConnection,
+    points: &[BackupPointRow],
+) -> Result<Vec<RestoredVolume>, Refusal> {
+    let mut volumes = Vec::new();
+    for point in points {
+        volumes.push(look_at(server, point.clone()).await?);
+    }
+    Ok(volumes)
+}
+
 async fn look_at(server: &ServerConnection, point: BackupPointRow) -> Result<RestoredVolume, Refusal> {
     let path = format!("/v1/volumes/{}", in_uri(&point.volume_id));
     let volume: VolumeEntry = server.get(&path).await?;

@@ -36,6 +36,11 @@ impl QemuIo {
         Self { child, said, world: world.clone() }
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap()
     }

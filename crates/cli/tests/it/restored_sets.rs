@@ -8,6 +8,7 @@ use crate::{
     sites_served::{SITE, Served},
     spindle::{Bench, json_of},
 };
+use std::{fs, os::unix::fs::PermissionsExt};
 use world::real::{self, RealOptions};
 
 const SET: &str = "
@@ -144,5 +145,62 @@ fn a_restore_is_refused_while_a_host_is_connected_and_completed_after_an_early_e
     assert_eq!(made.iter().filter(|made| **made).count(), 1, "{answer}");
     scene.readmit();
     scene.expect(1);
+    scene.served.end();
+}
+
+#[test]
+fn hooks_of_the_mail_host_disconnect_it_for_a_restore_and_connect_it_again() {
+    let Some(scene) = Scene::begin() else { return };
+    scene.write(1);
+    let first = scene.back_up();
+    scene.write(2);
+    // It says what it does, and ends the client whose process id is in a file.
+    let script = |name: &str, rest: &str| {
+        let folder = scene.bench.path("").display().to_string();
+        let text = format!("#!/bin/sh\necho $SPINDLE_PHASE $SPINDLE_SET >> {folder}/ran\n{rest}\n");
+        let path = scene.bench.make_file(name, text.replace("DIR", &folder).as_bytes());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let stop = "[ -e DIR/gentle ] || { echo no mail server is here >&2; exit 5; }\n[ ! -e DIR/client.pid ] || kill $(cat DIR/client.pid)";
+    let (before, after) = (script("stop", stop), script("start", "true"));
+    let hooks = format!("[protect.restore]\nbefore = ['{before}']\nafter = ['{after}']\n");
+    scene.bench.make_file("host.toml", format!("{SITE}{SET}{hooks}").as_bytes());
+    let restore = ["protect", "restore", "post", &first, "--yes", "post", "--hooks", "host.toml"];
+    let ran = || {
+        let ran = fs::read_to_string(scene.bench.path("ran")).unwrap_or_default();
+        let _ = fs::remove_file(scene.bench.path("ran"));
+        ran
+    };
+    let refused = scene.refused(&restore);
+    assert!(
+        refused.contains("restore-before: ") && refused.contains("it exited with 5: no mail server"),
+        "{refused}"
+    );
+    assert_eq!(ran(), "restore-before post\nrestore-after post\n", "what was stopped in part is started");
+    scene.expect(2);
+    let no_hooks =
+        scene.refused(&["protect", "restore", "post", &first, "--yes", "post", "--hooks", "site.toml"]);
+    assert!(no_hooks.contains("has no hooks under [protect.restore]"), "{no_hooks}");
+    scene.bench.make_file("gentle", b"");
+    real::run(0, RealOptions::default(), async |world| {
+        // One that the hook does not know.
+        let mut client = QemuIo::begin(&scene.bench, &world, "client", scene.served.uri("/log"));
+        client.says("read -P 2 0 4k", "read 4096", 1).await;
+        let refused = scene.refused(&restore);
+        assert!(refused.contains("logs/log is used by NBD clients"), "{refused}");
+        assert_eq!(ran(), "restore-before post\nrestore-after post\n");
+        scene.bench.make_file("client.pid", client.id().to_string().as_bytes());
+        scene.run(&[&restore[..], &["--force"]].concat());
+        assert_eq!(ran(), "restore-before post\nrestore-after post\n");
+    });
+    scene.readmit();
+    scene.expect(1);
+    let report = json_of(&scene.run(&["protect", "report", "post", "--json"]));
+    assert_eq!(
+        report["restores"].as_array().unwrap().len(),
+        1,
+        "those that changed nothing are not noted: {report}"
+    );
     scene.served.end();
 }

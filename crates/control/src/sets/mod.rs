@@ -16,4 +16,4 @@ pub use catalogues::{CatalogueFiles, FolderCatalogues, keep_copy};
 pub use served_set::{
     RebuiltCatalogue, ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders,
 };
-pub use wanted::{WantedFreeze, WantedSet, wanted_sets};
+pub use wanted::{RestoreHooks, WantedFreeze, WantedSet, wanted_sets};

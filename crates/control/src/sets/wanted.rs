@@ -1,7 +1,9 @@
 //! The sets of a site file, checked.
 
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
-use plan::site::{ProtectedSet, SetDrill, SetFreeze, SetRetention, SetVerification, Site, SiteIndex};
+use plan::site::{
+    ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVerification, Site, SiteIndex,
+};
 use protect::{
     UnixSecond,
     backup::{
@@ -28,12 +30,25 @@ const ZONE: &str = "UTC";
 /// Longest span of a key, in milliseconds: a year. Each key has closer bounds of its own.
 const SPAN_MS_MAX: u64 = 366 * 86_400_000;
 
+/// Time of a hook around a restore, unless the file says another: a mail server takes its time to end.
+const RESTORE_HOOK_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// A set as it is to be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedSet {
     /// Its volumes are in the order of the file.
     pub settings: SetSettings,
     pub freeze: WantedFreeze,
+    pub restore: RestoreHooks,
+}
+
+/// Programs of the mail host around a restore in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreHooks {
+    pub before: Option<HookCommand>,
+    pub after: Option<HookCommand>,
+    /// Time of each.
+    pub timeout: Duration,
 }
 
 /// The way in which a set is brought to rest.
@@ -106,11 +121,12 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     };
     let policy = checked.policy(&table.freeze, &freeze)?;
     let drill = checked.drill(&table.drill, &freeze)?;
+    let restore = checked.restore(&table.restore)?;
     let name = name.clone();
     let settings = SetSettings { name, volumes, schedules, keep, freeze_limit, policy, verification, drill };
     match settings.fault() {
         Some(fault) => Err(checked.refusal(fault, "")),
-        None => Ok(WantedSet { settings, freeze }),
+        None => Ok(WantedSet { settings, freeze, restore }),
     }
 }
 
@@ -210,21 +226,34 @@ impl CheckedTable<'_> {
         }
     }
 
+    fn restore(&self, table: &SetRestore) -> Result<RestoreHooks, Refusal> {
+        let SetRestore { before, after, timeout } = table;
+        Ok(RestoreHooks {
+            before: self.optional_hook("restore: before", before)?,
+            after: self.optional_hook("restore: after", after)?,
+            timeout: self.span("restore: timeout", timeout)?.unwrap_or(RESTORE_HOOK_TIMEOUT),
+        })
+    }
+
+    fn hook(&self, key: &str, words: &[String]) -> Result<HookCommand, Refusal> {
+        HookCommand::new(words).map_err(|error| self.refusal(format!("{key}: {error}"), ""))
+    }
+
+    fn optional_hook(&self, key: &str, words: &[String]) -> Result<Option<HookCommand>, Refusal> {
+        (!words.is_empty()).then(|| self.hook(key, words)).transpose()
+    }
+
     fn hooks(&self, table: &SetFreeze) -> Result<HookSettings, Refusal> {
-        let hook = |key: &str, words: &[String]| {
-            HookCommand::new(words).map_err(|error| self.refusal(format!("freeze: {key}: {error}"), ""))
-        };
-        let optional =
-            |key: &str, words: &Vec<String>| (!words.is_empty()).then(|| hook(key, words)).transpose();
         for (key, words) in [("before", &table.before), ("after", &table.after)] {
             if words.is_empty() {
                 let problem = format!("freeze: kind = \"hooks\" needs {key}");
                 return Err(self.refusal(problem, &format!("name the program: {key} = [\"/etc/mail/hook\"]")));
             }
         }
-        let mut settings = HookSettings::new(hook("before", &table.before)?, hook("after", &table.after)?);
-        settings.prepare = optional("prepare", &table.prepare)?;
-        settings.after = optional("finally", &table.finally)?;
+        let before = self.hook("freeze: before", &table.before)?;
+        let mut settings = HookSettings::new(before, self.hook("freeze: after", &table.after)?);
+        settings.prepare = self.optional_hook("freeze: prepare", &table.prepare)?;
+        settings.after = self.optional_hook("freeze: finally", &table.finally)?;
         settings.user = Some(table.user.clone()).filter(|user| !user.is_empty());
         settings.consistency = match table.worth.as_str() {
             "" | "application" => Consistency::Application,
@@ -358,7 +387,7 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
         format!("{one}{suffix}")
     };
     let volumes: Vec<String> = set.settings.volumes.iter().map(volume).collect();
-    let ProtectedSet { freeze_every, freeze, keep, .. } = table;
+    let ProtectedSet { freeze_every, freeze, keep, restore, .. } = table;
     let kind = if set.freeze == WantedFreeze::Nothing { "nothing" } else { &freeze.kind };
     let list = |words: &[String]| words.join(" ");
     let number = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
@@ -383,6 +412,11 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
         ("on_full", keep.on_full.clone()),
         ("lock", keep.lock.clone()),
     ];
+    let of_restore = [
+        ("before", list(&restore.before)),
+        ("after", list(&restore.after)),
+        ("timeout", restore.timeout.clone()),
+    ];
     let said = |keys: &[(&str, String)], head: &str| {
         let said: Vec<String> = keys
             .iter()
@@ -397,11 +431,12 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
         None => String::new(),
     };
     format!(
-        "{}, frozen by {kind}{}: {}{}{verified}{drilled}",
+        "{}, frozen by {kind}{}: {}{}{verified}{drilled}{}",
         set.settings.schedules,
         said(&of_freeze, ", "),
         volumes.join(", "),
-        said(&of_keep, "; keep ")
+        said(&of_keep, "; keep "),
+        said(&of_restore, "; restore ")
     )
 }
 
@@ -460,6 +495,10 @@ mod tests {
         at = '22:00'
         until = '06:00'
         throttle = '200MB/s'
+        [protect.restore]
+        before = ['/etc/mail/stop', 'hard']
+        after = ['/etc/mail/start']
+        timeout = '5min'
     ";
     const PLAIN: &str =
         "[[protect]]\nset = 'queue'\nvolumes = ['store']\nschedules = ['24x1h']\n[protect.freeze]\n";
@@ -544,6 +583,8 @@ mod tests {
                 "[protect.drill]\nevery = '1w'\n[protect.verify]",
                 "drill: the agent that keeps the",
             ),
+            ("'/etc/mail/stop', ", "'stop', ", "restore: before: the hook \"stop\" is no absolute path"),
+            ("'5min'", "'soon'", "restore: timeout = \"soon\" is no span"),
             ("level = 'recover'", "", "verify: level = \"\" is unknown; say \"chain\""),
             ("'06:00'", "'22:00'", "verify: at and until are both 22:00"),
             ("level = 'recover'", "level = 'recover'\nelsewhere = true", "verify: elsewhere has no effect"),
@@ -599,7 +640,8 @@ mod tests {
             "60x1min, 24x1h, 30x1d@02:30, 24x1month in Europe/Berlin, frozen by hooks, every 2h, prepare /etc/mail/flush, \
              before /etc/mail/quiet all, after /etc/mail/go, timeout 1500ms, user mail, worth filesystem, mounts \
              /srv/mail/spool /srv/mail, budget 20s, uncovered crash: dbs/store, logs/log (logs); keep at_least 3, \
-             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, 200MB/s"
+             not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, \
+             200MB/s; restore before /etc/mail/stop hard, after /etc/mail/start, timeout 5min"
         );
         let values = |text: &str| -> Vec<String> {
             let table: toml::Table = text.parse().unwrap();

@@ -11,7 +11,7 @@ const PROTECTING: &str = include_str!("protecting.rs");
 const SERVING: &str = include_str!("serving.rs");
 
 /// Tables of the file in their order, with the struct that reads each and where it stands.
-const TABLES: [(&str, &str, &str); 27] = [
+const TABLES: [(&str, &str, &str); 28] = [
     ("", "Site", SITE),
     ("[users]", "Users", MAIL),
     ("[databases]", "Databases", MAIL),
@@ -32,6 +32,7 @@ const TABLES: [(&str, &str, &str); 27] = [
     ("[protect.keep]", "SetRetention", PROTECTING),
     ("[protect.verify]", "SetVerification", PROTECTING),
     ("[protect.drill]", "SetDrill", PROTECTING),
+    ("[protect.restore]", "SetRestore", PROTECTING),
     ("[serve]", "Serving", SERVING),
     ("[metrics]", "SiteMetrics", SERVING),
     ("[[target]]", "SiteTarget", SERVING),
@@ -231,8 +232,8 @@ mod tests {
         let body =
             SITE.split("pub struct Site {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("there");
         let fields = body.lines().filter(|line| line.trim_start().starts_with("pub ")).count();
-        // The version and the name are keys; groups of replication, freeze, keep, verify and drill of sets, and units of targets are tables
+        // The version and the name are keys; groups of replication, freeze, keep, verify, drill and restore of sets, and units of targets are tables
         // within a table.
-        assert_eq!(fields, 2 + tables().len() - 1 - 6);
+        assert_eq!(fields, 2 + tables().len() - 1 - 7);
     }
 }

@@ -36,6 +36,9 @@ pub struct ProtectedSet {
     /// Drills by the clock.
     #[serde(skip_serializing_if = "is_default")]
     pub drill: SetDrill,
+    /// Hooks of the mail host around a restore.
+    #[serde(skip_serializing_if = "is_default")]
+    pub restore: SetRestore,
 }
 
 /// The way in which a set's application is brought to rest around a cut.
@@ -108,6 +111,21 @@ pub struct SetDrill {
     /// Time in it, such as 04:00 or Sun 04:00.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub at: String,
+}
+
+/// Programs of the mail host around a restore in place: 'spindle protect restore --hooks' runs them there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetRestore {
+    /// Ends the mail server, unmounts and disconnects: a program and its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// Connects, mounts, and starts the mail server: a program and its arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// Time of each; 2min if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub timeout: String,
 }
 
 /// The backups of a set that stay beyond what its schedules want. Spans are such as 90min, 12h, 7d or 2w.
