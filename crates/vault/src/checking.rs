@@ -5,6 +5,7 @@ use crate::{
     blob_id::BlobId,
     contents::read_record,
     index::{self, IndexedPack},
+    locks::VaultLock,
     packs::{BlobKind, pack_bytes},
     record::{BackupRecord, SPINDLE_TAG},
     repository::Repository,
@@ -36,6 +37,7 @@ type BlobKey = (BlobKind, BlobId);
 
 struct Checker<'c> {
     repository: &'c Rc<Repository>,
+    lock: Option<&'c VaultLock>,
     check: VaultCheck,
     /// Blobs there are, with their plain lengths.
     known: BTreeMap<BlobKey, u32>,
@@ -44,14 +46,20 @@ struct Checker<'c> {
     sound_trees: BTreeSet<BlobId>,
 }
 
-/// Checks a vault; with `reads_data`, reads all packs. `job` counts the bytes of packs.
+/// Checks a vault; with `reads_data`, reads all packs. `job` counts the bytes of packs, and `lock` is kept meanwhile.
 ///
 /// # Errors
 ///
 /// The store does not answer. Damage is no error.
-pub async fn check(repository: &Rc<Repository>, reads_data: bool, job: &Job) -> VaultResult<VaultCheck> {
+pub async fn check(
+    repository: &Rc<Repository>,
+    reads_data: bool,
+    lock: Option<&VaultLock>,
+    job: &Job,
+) -> VaultResult<VaultCheck> {
     let mut checker = Checker {
         repository,
+        lock,
         check: VaultCheck::default(),
         known: BTreeMap::new(),
         damaged: BTreeMap::new(),
@@ -81,6 +89,13 @@ fn is_of_one_file(kind: world::IoErrorKind) -> bool {
 impl Checker<'_> {
     fn found(&mut self, finding: String) {
         self.check.findings.push(finding);
+    }
+
+    async fn refresh_lock(&self) -> VaultResult<()> {
+        match self.lock {
+            Some(lock) => lock.refresh().await,
+            None => Ok(()),
+        }
     }
 
     async fn packs(&mut self, reads_data: bool, job: &Job) -> VaultResult<()> {
@@ -122,6 +137,10 @@ impl Checker<'_> {
                 self.found(broken);
             }
             if reads_data && !is_missing {
+                if job.is_cancelled() {
+                    return Err(VaultError::Cancelled);
+                }
+                self.refresh_lock().await?;
                 self.read_pack(pack).await?;
                 job.advance(expected);
             }
@@ -201,6 +220,7 @@ impl Checker<'_> {
             if self.sound_trees.contains(&id) {
                 return Ok(true);
             }
+            self.refresh_lock().await?;
             let tree = match self.repository.read_tree(id).await {
                 Ok(tree) => tree,
                 Err(error) => {

@@ -29,6 +29,8 @@ pub enum VaultError {
     Occupied { target: String, at: u64 },
     #[error("{0}")]
     Mismatch(String),
+    #[error("it was ended early")]
+    Cancelled,
 }
 
 pub type VaultResult<T> = Result<T, VaultError>;

@@ -104,6 +104,22 @@ impl VaultLock {
         }
     }
 
+    /// Takes a lock; `None` if the vault cannot be written by this process.
+    ///
+    /// # Errors
+    ///
+    /// `Locked`, or the vault cannot be read.
+    pub async fn take_if_writable(repository: &Rc<Repository>, kind: LockKind) -> VaultResult<Option<Self>> {
+        match Self::take(repository, kind).await {
+            Err(VaultError::Io(error))
+                if [IoErrorKind::ReadOnly, IoErrorKind::PermissionDenied].contains(&error.kind()) =>
+            {
+                Ok(None)
+            }
+            taken => taken.map(Some),
+        }
+    }
+
     /// Writes the lock again if it is time. Call it at least every ten minutes, and before a snapshot is written.
     ///
     /// # Errors

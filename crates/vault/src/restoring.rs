@@ -7,7 +7,8 @@
 //! 2. Each chunk is checked against its SHA-256 before it is written.
 
 use crate::{
-    VaultError, VaultResult, blob_id::BlobId, blob_index::BlobPlace, contents::CopiedVolume, packs::BlobKind,
+    VaultError, VaultResult, blob_id::BlobId, blob_index::BlobPlace, contents::CopiedVolume, locks::VaultLock,
+    packs::BlobKind,
     repository::Repository, store::VaultFileKind,
 };
 use std::{collections::VecDeque, ops::Range, rc::Rc, sync::Arc};
@@ -48,7 +49,7 @@ enum ChunkState {
     Begun,
 }
 
-/// Writes a volume; `job` counts its bytes, those of zeroes included.
+/// Writes a volume; `job` counts its bytes, those of zeroes included, and `lock` is kept meanwhile.
 ///
 /// # Errors
 ///
@@ -58,6 +59,7 @@ pub async fn restore(
     repository: &Rc<Repository>,
     volume: &CopiedVolume,
     target: &RestoreTarget,
+    lock: Option<&VaultLock>,
     job: &Job,
 ) -> VaultResult<RestoreOutcome> {
     let size = volume.record.size_bytes;
@@ -70,15 +72,24 @@ pub async fn restore(
     let restore = VolumeRestore { repository, volume, target, job };
     let mut folders = Vec::new();
     for folder in 0..volume.folders.len() as u64 {
+        refresh(lock).await?;
         folders.push(restore.look_at(folder).await?);
     }
     restore.look_behind(size..target_size).await?;
     let mut outcome = RestoreOutcome::default();
     for (folder, states) in folders.iter().enumerate() {
+        refresh(lock).await?;
         restore.write(folder as u64, states, &mut outcome).await?;
     }
     target.device.flush().await?;
     Ok(outcome)
+}
+
+async fn refresh(lock: Option<&VaultLock>) -> VaultResult<()> {
+    match lock {
+        Some(lock) => lock.refresh().await,
+        None => Ok(()),
+    }
 }
 
 struct VolumeRestore<'r> {
@@ -139,6 +150,9 @@ impl VolumeRestore<'_> {
         for (index, _) in allocated.iter().enumerate().filter(|(_, is_allocated)| **is_allocated) {
             let bytes = record.layout.chunk_range(first + index as u64, range.end);
             let start = bytes.start;
+            if self.job.is_cancelled() {
+                return Err(VaultError::Cancelled);
+            }
             let held = self.read_target(bytes).await?;
             states[index] = match held.iter().all(|byte| *byte == 0) {
                 true => ChunkState::Empty,
@@ -248,6 +262,9 @@ impl VolumeRestore<'_> {
     ) -> VaultResult<()> {
         if let Some(oldest) = under_way.pop_front() {
             let bytes = oldest.await?;
+            if self.job.is_cancelled() {
+                return Err(VaultError::Cancelled);
+            }
             outcome.written_bytes += bytes;
             self.job.advance(bytes);
         }

@@ -1,6 +1,9 @@
 //! Arguments of `spindle protect`.
 
-use super::{restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments};
+use super::{
+    restore::RestoreArguments, set_arguments::SetVerb, vault::arguments::VaultVerb,
+    verify_set::SetVerificationArguments,
+};
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -35,6 +38,11 @@ pub enum ProtectVerb {
     Restore(RestoreArguments),
     /// Prove a backup: export its snapshots, and check the databases and logs in them
     Verify(SetVerificationArguments),
+    /// Copy backups into a folder elsewhere, in restic's format, and get them back
+    Vault {
+        #[command(subcommand)]
+        verb: VaultVerb,
+    },
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

@@ -14,6 +14,7 @@ mod run;
 mod server_pools;
 mod set_arguments;
 mod sets;
+pub mod vault;
 pub mod verify_set;
 
 use crate::{console::Console, exit_status::ExitStatus};
@@ -31,6 +32,7 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
         ProtectVerb::Set(verb) => sets::run(&world, verb, &arguments.place, &console).await,
         ProtectVerb::Restore(restore) => restore::run(&world, restore, &arguments.place, &console).await,
         ProtectVerb::Verify(verify) => verify_set::run(&world, verify, &arguments.place, &console).await,
+        ProtectVerb::Vault { verb } => vault::run(&world, verb, &arguments.place, &console).await,
         ProtectVerb::Run(run) => run::run(&world, run, &arguments.place, &console).await,
     })
 }

@@ -123,7 +123,7 @@ pub async fn run(
     console.finish(status)
 }
 
-fn newest<'k>(known: &'k SetPoints, set: &str) -> Result<&'k PointsOfBackup, Refusal> {
+pub(super) fn newest<'k>(known: &'k SetPoints, set: &str) -> Result<&'k PointsOfBackup, Refusal> {
     let newest = known.backups().filter(|backup| backup.note.kind == BackupKind::Full);
     match newest.max_by_key(|backup| backup.note.sequence) {
         Some(newest) => known.whole(&newest.name),
@@ -216,7 +216,7 @@ impl VerificationExports {
 }
 
 /// Exports a snapshot, and returns the URI by which it is reached from here.
-async fn begin_export(
+pub(super) async fn begin_export(
     world: &World,
     server: &ServerConnection,
     (name, point): (&str, &BackupPointRow),
@@ -225,6 +225,16 @@ async fn begin_export(
     let volume = format!("{}/{}@{}", point.pool, point.volume, point.name);
     let body = NewExportBody { name: name.to_owned(), volume, read_only: true };
     server.change_to_its_end(Method::POST, "/v1/exports", Some(&body)).await?.checked()?;
+    reachable_uri(world, server, name, place).await
+}
+
+/// Waits until an export is served, and returns the URI by which it is reached from here.
+pub(super) async fn reachable_uri(
+    world: &World,
+    server: &ServerConnection,
+    name: &str,
+    place: &ServerPlace,
+) -> Result<String, Refusal> {
     let path = format!("/v1/exports/{}", in_uri(name));
     let until = world.now() + SERVED_WITHIN;
     loop {

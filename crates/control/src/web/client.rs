@@ -27,7 +27,7 @@ pub use super::{
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
     sessions::{SessionKind, SessionRow, SessionUnit},
     set_rows::{SetBackupRow, SetKeeperName, SetPointRow, SetRow, SetVolumeRow},
-    sets::{BackupLockBody, NewBackupBody, VerificationBody},
+    sets::{BackupCopyBody, BackupLockBody, NewBackupBody, VerificationBody},
     site::SiteBody,
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     targets::{

@@ -141,6 +141,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(sets::hold, sets::release))
         .routes(routes!(sets::lock))
         .routes(routes!(sets::verify))
+        .routes(routes!(sets::note_copy))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show, sessions::end))
         .routes(routes!(dr_sites::list, dr_sites::pair))

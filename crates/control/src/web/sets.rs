@@ -19,7 +19,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use protect::set_keeper::{PersonOrder, VerificationResult};
+use protect::set_keeper::{CopyResult, PersonOrder, VerificationResult};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -55,6 +55,18 @@ pub struct VerificationBody {
     /// Lines about damage; the first ones are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
+}
+
+/// A copy of a backup elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackupCopyBody {
+    /// The vault, without secrets.
+    pub to: String,
+    /// Identity of the copy there.
+    pub id: String,
+    /// Bytes that it added there.
+    pub bytes: u64,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -222,6 +234,21 @@ pub(super) async fn verify(
     caller.need(CallerRole::Operate)?;
     let result = VerificationResult { level, version, is_good, findings };
     let order = PersonOrder::NoteVerification(result);
+    Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
+}
+
+/// Notes a copy that others made of a backup's snapshots. The newest copy in a place stays: the next one is made from it.
+#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/copies", tag = "sets", request_body = BackupCopyBody,
+    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
+    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn note_copy(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((set, number)): Path<(String, u64)>,
+    Json(BackupCopyBody { to, id, bytes }): Json<BackupCopyBody>,
+) -> Result<Json<SetBackupRow>, ApiProblem> {
+    caller.need(CallerRole::Operate)?;
+    let order = PersonOrder::NoteCopy(CopyResult { to, id, bytes });
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
 }
 

@@ -30,7 +30,7 @@ pub use freezing::{NothingFrozen, RoundFreeze, SetFreezing};
 pub use keeper::{KeeperLook, SetKeeper, SetOpening};
 pub use making::MadeBackup;
 pub use notice::{SetNotice, SetProblem};
-pub use people::{PersonOrder, PersonRefusal, VerificationResult};
+pub use people::{CopyResult, PersonOrder, PersonRefusal, VerificationResult};
 pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
 pub use settings::{SetSettings, SetVolume};
 pub use view::{BackupView, SetView};

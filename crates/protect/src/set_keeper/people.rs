@@ -5,7 +5,7 @@ use super::{
     making::{BackupOrder, MadeBackup},
 };
 use crate::{
-    catalogue::{BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError},
+    catalogue::{BackupCopy, BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError},
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;
@@ -14,6 +14,8 @@ use thiserror::Error;
 const VERIFICATION_LEVELS: [&str; 4] = ["chain", "pages", "deep", "recover"];
 /// Longest name of a hold, in bytes.
 const HOLD_BYTES_MAX: usize = 128;
+/// Longest place or identity of a copy, in bytes.
+const COPY_TEXT_BYTES_MAX: usize = 1024;
 
 /// An order about one backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,18 @@ pub enum PersonOrder {
         may_be_last: bool,
     },
     NoteVerification(VerificationResult),
+    NoteCopy(CopyResult),
+}
+
+/// A copy of a backup that others made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyResult {
+    /// The vault, without secrets.
+    pub to: String,
+    /// Identity of the copy there.
+    pub id: String,
+    /// Bytes that it added there.
+    pub bytes: u64,
 }
 
 /// The result of a verification that others made of a backup's points.
@@ -95,6 +109,7 @@ impl SetKeeper {
             PersonOrder::Release { hold } => self.release(number, &row, hold, by),
             PersonOrder::Lock { for_s } => self.lock(number, &row, *for_s, by),
             PersonOrder::NoteVerification(result) => self.note_verification(number, &row, result, by),
+            PersonOrder::NoteCopy(copy) => self.note_copy(number, &row, copy),
             PersonOrder::Delete { may_be_last } => self.delete_for_person(number, *may_be_last, by).await,
         }
     }
@@ -175,6 +190,20 @@ impl SetKeeper {
         } else {
             self.said.warn(text);
         }
+        Ok(())
+    }
+
+    fn note_copy(&mut self, number: u64, row: &BackupRow, copy: &CopyResult) -> FollowResult {
+        let CopyResult { to, id, bytes } = copy.clone();
+        for text in [&to, &id] {
+            if text.is_empty() || text.len() > COPY_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+                let reason = format!("cannot be copied to {text:?}; say 1 to {COPY_TEXT_BYTES_MAX} bytes");
+                return Err(wrong(number, reason));
+            }
+        }
+        let text = format!("{} is copied to {to}", row.start.name);
+        self.append(CatalogueEntry::Copied(BackupCopy { backup: number, to, id, bytes }))?;
+        self.said.note(text);
         Ok(())
     }
 

@@ -391,6 +391,9 @@ impl<'c> Copy<'c> {
     ) -> VaultResult<()> {
         let Some(oldest) = under_way.pop_front() else { return Ok(()) };
         let run = oldest.await?;
+        if self.job.is_cancelled() {
+            return Err(VaultError::Cancelled);
+        }
         self.read_bytes += run.bytes;
         self.job.advance(run.bytes);
         for (index, id) in run.ids.iter().enumerate() {

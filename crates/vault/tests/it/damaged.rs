@@ -45,7 +45,7 @@ impl Scene {
 
     async fn findings(&self, reads_data: bool) -> Vec<String> {
         let job = Job::under_way(&self.world);
-        check(&self.open().await, reads_data, &job).await.unwrap().findings
+        check(&self.open().await, reads_data, None, &job).await.unwrap().findings
     }
 
     async fn restore(&self, target: &MemoryVolume) -> Result<RestoreOutcome, VaultError> {
@@ -57,7 +57,7 @@ impl Scene {
             device: Rc::new(target.clone()),
             holes: Some(Rc::new(target.clone())),
         };
-        restore(&repository, &volume, &target, &Job::under_way(&self.world)).await
+        restore(&repository, &volume, &target, None, &Job::under_way(&self.world)).await
     }
 
     fn target(&self, bytes: Vec<u8>) -> MemoryVolume {

@@ -124,7 +124,7 @@ fn restic_checks_and_restores_what_spindle_copied_and_prunes_it() {
 
         restic(&vault, &["forget", &first.snapshot.to_string(), "--prune"]);
         let repository = Rc::new(Repository::open(&access, PASSWORD.as_bytes()).await.unwrap());
-        let checked = check(&repository, true, &job).await.unwrap();
+        let checked = check(&repository, true, None, &job).await.unwrap();
         assert_eq!((checked.findings, checked.snapshots, checked.unindexed_packs), (Vec::new(), 1, 0));
         let left = copied_backups(&repository).await.unwrap();
         assert_eq!(left.iter().map(|copy| copy.record.backup).collect::<Vec<_>>(), [2]);
@@ -164,7 +164,7 @@ fn spindle_reads_what_restic_backed_up() {
             read.extend(plain);
         }
         assert!(read == bytes);
-        let checked = check(&repository, true, &Job::under_way(&world)).await.unwrap();
+        let checked = check(&repository, true, None, &Job::under_way(&world)).await.unwrap();
         assert_eq!((checked.findings, checked.snapshots), (Vec::new(), 1));
         assert!(copied_backups(&repository).await.unwrap().is_empty());
     });

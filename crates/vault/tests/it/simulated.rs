@@ -110,7 +110,7 @@ impl History {
                             device: Rc::new(target.clone()),
                             holes: Some(Rc::new(target.clone())),
                         };
-                        restore(&repository, &volume, &target, &Job::under_way(&self.world)).await
+                        restore(&repository, &volume, &target, None, &Job::under_way(&self.world)).await
                     };
                     restored.await.map_err(|error| format!("{}: {error}", backup.number))?;
                     if target.bytes() != *expected {
@@ -125,7 +125,7 @@ impl History {
             return Err("copies are missing".to_owned());
         }
         let job = Job::under_way(&self.world);
-        let found = check(&repository, true, &job).await.map_err(|error| format!("the check: {error}"))?;
+        let found = check(&repository, true, None, &job).await.map_err(|error| format!("the check: {error}"))?;
         if found.findings.is_empty() { Ok(()) } else { Err(found.findings.join("; ")) }
     }
 
