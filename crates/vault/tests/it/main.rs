@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod damaged;
+mod decoder_bytes;
+mod decoders;
 mod judged_by_restic;
 mod locked;
 mod simulated;
