@@ -7,9 +7,8 @@
 //! 2. Each chunk is checked against its SHA-256 before it is written.
 
 use crate::{
-    VaultError, VaultResult, blob_id::BlobId, blob_index::BlobPlace, contents::CopiedVolume, locks::VaultLock,
-    packs::BlobKind,
-    repository::Repository, store::VaultFileKind,
+    VaultError, VaultResult, blob_id::BlobId, blob_index::BlobPlace, contents::CopiedVolume,
+    locks::VaultLock, packs::BlobKind, repository::Repository, store::VaultFileKind,
 };
 use std::{collections::VecDeque, ops::Range, rc::Rc, sync::Arc};
 use world::{

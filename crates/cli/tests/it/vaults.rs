@@ -87,7 +87,9 @@ impl Scene {
     }
 
     fn copy(&self, backup: &str) -> Value {
-        json_of(&done(&self.run(&["protect", "vault", "copy", "post", backup, "--to", "vault", "--state", "state"])))
+        json_of(&done(
+            &self.run(&["protect", "vault", "copy", "post", backup, "--to", "vault", "--state", "state"]),
+        ))
     }
 
     fn run(&self, arguments: &[&str]) -> ProgramOutput {
@@ -106,7 +108,8 @@ fn secret(bench: &Bench, name: &str, text: &str) {
 
 /// Restores a backup to files, and compares them.
 fn expect(bench: &Bench, (backup, folder): (&str, &str), contents: &[(&str, &Vec<u8>)]) -> Value {
-    let restored = run(bench, &["protect", "vault", "restore", "post", backup, "--from", "vault", "--to-file", folder]);
+    let restored =
+        run(bench, &["protect", "vault", "restore", "post", backup, "--from", "vault", "--to-file", folder]);
     let restored = json_of(&done(&restored));
     for (volume, expected) in contents {
         let image = fs::read(bench.path(&format!("{folder}/mail/{volume}.img"))).unwrap();
@@ -153,17 +156,28 @@ fn a_set_is_copied_by_its_difference_and_got_back_where_no_server_is() {
     let Scene { bench, served, store: later, log: log_later } = scene;
     served.end();
     let listed = json_of(&done(&run(&bench, &["protect", "vault", "list", "vault"])));
-    let numbers: Vec<String> = listed.as_array().unwrap().iter().map(|row| row["backup"].to_string()).collect();
+    let numbers: Vec<String> =
+        listed.as_array().unwrap().iter().map(|row| row["backup"].to_string()).collect();
     assert_eq!(numbers, [&*first, &*second], "{listed}");
-    assert_eq!((&listed[0]["label"], &listed[0]["volumes"][1]["size_bytes"]), (&"crash".into(), &STORE_BYTES.into()));
+    assert_eq!(
+        (&listed[0]["label"], &listed[0]["volumes"][1]["size_bytes"]),
+        (&"crash".into(), &STORE_BYTES.into())
+    );
     expect(&bench, (&first, "images"), &[("store", &store), ("log", &log)]);
     expect(&bench, (&second, "later"), &[("store", &later), ("log", &log_later)]);
     // The same again finds it done; another backup is not written over it.
     let again = expect(&bench, (&first, "images"), &[("store", &store)]);
     assert!(again["volumes"].as_array().unwrap().iter().all(|row| row["written_bytes"] == 0), "{again}");
-    let over = run(&bench, &["protect", "vault", "restore", "post", &second, "--from", "vault", "--to-file", "images"]);
+    let over = run(
+        &bench,
+        &["protect", "vault", "restore", "post", &second, "--from", "vault", "--to-file", "images"],
+    );
     assert_eq!(over.code, Some(2));
-    assert!(over.stderr.contains("holds other data at") && over.stderr.contains("nothing was written"), "{}", over.stderr);
+    assert!(
+        over.stderr.contains("holds other data at") && over.stderr.contains("nothing was written"),
+        "{}",
+        over.stderr
+    );
     assert!(fs::read(bench.path("images/mail/store.img")).unwrap() == store);
     assert_eq!(check(&bench)["result"], "whole");
     judge_by_restic(&bench);
@@ -188,12 +202,17 @@ fn a_wrong_password_and_a_flipped_bit_are_named_and_no_secret_is_said() {
         let refused = bench.run(&["protect", "vault", "list", vault, "--password-file", file]);
         assert_eq!(refused.code, Some(2), "{}", refused.stdout);
         assert!(refused.stderr.contains(expected), "{}", refused.stderr);
-        assert!(!refused.stderr.contains("another one") && !refused.stderr.contains("good"), "{}", refused.stderr);
+        assert!(
+            !refused.stderr.contains("another one") && !refused.stderr.contains("good"),
+            "{}",
+            refused.stderr
+        );
     }
     let twice = bench.run(&["protect", "vault", "init", "vault", "--password-file", "secret"]);
     assert!(twice.stderr.contains("has a vault already"), "{}", twice.stderr);
     // The largest pack holds the data.
-    let packs = judge("find", &[&bench.path("vault/data").display().to_string(), "-type", "f", "-size", "+900k"]);
+    let packs =
+        judge("find", &[&bench.path("vault/data").display().to_string(), "-type", "f", "-size", "+900k"]);
     let pack = packs.lines().next().unwrap();
     let mut bytes = fs::read(pack).unwrap();
     bytes[500_000] ^= 1;
@@ -203,7 +222,8 @@ fn a_wrong_password_and_a_flipped_bit_are_named_and_no_secret_is_said() {
     let findings = json_of(&checked.stdout)["findings"].to_string();
     let place = format!("backup {backup} of post, mail/store: bytes ");
     assert!(findings.contains(&place) && findings.contains("its SHA-256 is not its name"), "{findings}");
-    let restored = run(bench, &["protect", "vault", "restore", "post", &backup, "--from", "vault", "--to-file", "out"]);
+    let restored =
+        run(bench, &["protect", "vault", "restore", "post", &backup, "--from", "vault", "--to-file", "out"]);
     assert_eq!(restored.code, Some(2), "{}", restored.stdout);
     assert!(!bench.path("out/mail/store.img").exists());
     scene.served.end();
@@ -248,13 +268,15 @@ fn a_killed_copy_harms_no_earlier_one_and_the_next_goes_on() {
     scene.copy(&first);
     scene.write("/store", 0, &noise(40 << 20, 1));
     let second = scene.back_up();
-    let kills = if std::env::var_os("SPINDLE_FULL").is_some() { 20 } else { 6 };
+    let kills = if std::env::var_os("SPINDLE_FULL").is_some() { 20 } else { 5 };
     let mut killed = 0;
     for kill in 0..kills {
         let copy = ["protect", "vault", "copy", "post", &second, "--to", "vault", "--state", "state"];
-        let mut child = scene.bench.command(&[&copy[..], &["--password-file", "secret", "--throttle", "80MB/s"]].concat());
+        let mut child = scene
+            .bench
+            .command(&[&copy[..], &["--password-file", "secret", "--throttle", "80MB/s"]].concat());
         let mut child = child.spawn().unwrap();
-        thread::sleep(Duration::from_millis(150 + 900 * kill / kills));
+        thread::sleep(Duration::from_millis(200 + 700 * kill / kills));
         child.kill().unwrap();
         killed += u32::from(!child.wait().unwrap().success());
         let checked = done(&scene.run(&["protect", "vault", "check", "vault"]));

@@ -5,7 +5,9 @@ use super::{
     making::{BackupOrder, MadeBackup},
 };
 use crate::{
-    catalogue::{BackupCopy, BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError},
+    catalogue::{
+        BackupCopy, BackupHold, BackupLock, BackupRow, BackupVerification, CatalogueEntry, CatalogueFileError,
+    },
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;

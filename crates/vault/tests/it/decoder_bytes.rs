@@ -48,7 +48,9 @@ fn check_header(data: &[u8]) {
     assert_eq!(pack_bytes(&blobs), pack.len() as u64);
     for blob in &blobs {
         // Zeroes were sealed by nobody.
-        assert!(blob.open(&key(), &pack[blob.offset as usize..(blob.offset + blob.length) as usize]).is_err());
+        assert!(
+            blob.open(&key(), &pack[blob.offset as usize..(blob.offset + blob.length) as usize]).is_err()
+        );
     }
 }
 
@@ -127,15 +129,18 @@ pub fn examples() -> Vec<(&'static str, Vec<u8>)> {
         ("record", record().encode()),
         ("snapshot", snapshot.encode()),
     ];
-    let chosen = |(number, (name, bytes)): (usize, (_, Vec<u8>))| (name, [vec![number as u8], bytes].concat());
+    let chosen =
+        |(number, (name, bytes)): (usize, (_, Vec<u8>))| (name, [vec![number as u8], bytes].concat());
     inputs.into_iter().enumerate().map(chosen).collect()
 }
 
 fn record() -> BackupRecord {
-    let [pool, volume, volume_id, snapshot, snapshot_id] = ["mail", "store", "1", "post-1", "2"].map(str::to_owned);
+    let [pool, volume, volume_id, snapshot, snapshot_id] =
+        ["mail", "store", "1", "post-1", "2"].map(str::to_owned);
     let layout = SliceLayout::with_chunks(64 << 10);
     let size_bytes = (3 << 30) + 512;
-    let volume = VolumeRecord { pool, volume, volume_id, snapshot, snapshot_id, size_bytes, block_bytes: 512, layout };
+    let volume =
+        VolumeRecord { pool, volume, volume_id, snapshot, snapshot_id, size_bytes, block_bytes: 512, layout };
     BackupRecord {
         format: RECORD_FORMAT.into(),
         version: RECORD_VERSION,

@@ -125,7 +125,8 @@ impl History {
             return Err("copies are missing".to_owned());
         }
         let job = Job::under_way(&self.world);
-        let found = check(&repository, true, None, &job).await.map_err(|error| format!("the check: {error}"))?;
+        let found =
+            check(&repository, true, None, &job).await.map_err(|error| format!("the check: {error}"))?;
         if found.findings.is_empty() { Ok(()) } else { Err(found.findings.join("; ")) }
     }
 

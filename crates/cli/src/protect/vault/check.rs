@@ -28,7 +28,11 @@ struct CheckAnswer<'a> {
 }
 
 /// Runs the verb to its end.
-pub async fn run(world: &World, arguments: &VaultCheckArguments, console: &Console) -> Result<ExitStatus, Refusal> {
+pub async fn run(
+    world: &World,
+    arguments: &VaultCheckArguments,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
     let vault = OpenVault::open(world, &arguments.vault, &arguments.password).await?;
     // A vault that cannot be written cannot change, either.
     let lock = VaultLock::take_if_writable(&vault.repository, LockKind::Shared).await;
@@ -55,7 +59,9 @@ pub async fn run(world: &World, arguments: &VaultCheckArguments, console: &Conso
         console.say(&format!("  and {} more: --json shows all", findings.len() - FINDINGS_SHOWN));
     }
     if unindexed_packs > 0 {
-        let text = format!("  {unindexed_packs} packs are in no index: of a copy that ended early; the next one uses them");
+        let text = format!(
+            "  {unindexed_packs} packs are in no index: of a copy that ended early; the next one uses them"
+        );
         console.say(&text);
     }
     if console.is_for_programs() {

@@ -17,7 +17,9 @@ use crate::{
     },
     server::{connection::ServerConnection, place::ServerPlace},
 };
-use control::web::client::{BackupCopyBody, BackupPointRow, Method, SetBackupRow, SetKeeperName, SetRow, in_uri};
+use control::web::client::{
+    BackupCopyBody, BackupPointRow, Method, SetBackupRow, SetKeeperName, SetRow, in_uri,
+};
 use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use serde::Serialize;
@@ -61,7 +63,8 @@ pub async fn run(
         Some(meant) => known.whole(meant)?,
         None => newest(&known, &arguments.set)?,
     };
-    let points = points_to_restore(&known, backup)?;
+    let mut points = points_to_restore(&known, backup)?;
+    points.sort_by(|a, b| (&a.pool, &a.volume).cmp(&(&b.pool, &b.volume)));
     let vault = OpenVault::open(world, &arguments.to, &arguments.password).await?;
     let copies = copied_backups(&vault.repository).await.map_err(|error| vault.refused(&error))?;
     let (catalogue, number) = (backup.note.set.to_string(), backup.note.sequence);
@@ -91,7 +94,8 @@ pub async fn run(
     let deleted = exports.delete().await;
     let CopyOutcome { snapshot, read_bytes, stored_bytes, whole, resumed_packs } = copied?;
     deleted?;
-    (answer.snapshot, answer.read_bytes, answer.stored_bytes) = (snapshot.to_string(), read_bytes, stored_bytes);
+    (answer.snapshot, answer.read_bytes, answer.stored_bytes) =
+        (snapshot.to_string(), read_bytes, stored_bytes);
     let (read, stored) = (ByteCount(read_bytes), ByteCount(stored_bytes));
     console.say(&format!("{backup_name}: copied to {}: {read} read, {stored} stored", vault.place()));
     for (volume, why) in &whole {
@@ -112,7 +116,11 @@ pub async fn run(
     tell(&answer, console)
 }
 
-fn answer<'a>(arguments: &'a VaultCopyArguments, backup: &'a PointsOfBackup, vault: &OpenVault) -> CopyAnswer<'a> {
+fn answer<'a>(
+    arguments: &'a VaultCopyArguments,
+    backup: &'a PointsOfBackup,
+    vault: &OpenVault,
+) -> CopyAnswer<'a> {
     CopyAnswer {
         set: &arguments.set,
         backup: &backup.name,

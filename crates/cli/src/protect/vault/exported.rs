@@ -63,5 +63,7 @@ pub async fn connect(world: &World, uri: &str) -> Result<Client, Refusal> {
     let options = ClientOptions { tls: certificates::of_client(&uri)?, ..ClientOptions::default() };
     let shown = uri.to_string();
     let client = Client::connect(world, Rc::new(Sockets), uri, options).await;
-    client.map_err(|error| Refusal::new(format!("{shown}: {error}"), "check its address, and that it is served"))
+    client.map_err(|error| {
+        Refusal::new(format!("{shown}: {error}"), "check its address, and that it is served")
+    })
 }

@@ -28,7 +28,11 @@ impl<'a> ListedCopy<'a> {
 }
 
 /// Runs the verb to its end.
-pub async fn run(world: &World, arguments: &VaultListArguments, console: &Console) -> Result<ExitStatus, Refusal> {
+pub async fn run(
+    world: &World,
+    arguments: &VaultListArguments,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
     let vault = OpenVault::open(world, &arguments.vault, &arguments.password).await?;
     let mut copies = copied_backups(&vault.repository).await.map_err(|error| vault.refused(&error))?;
     copies.retain(|copy| arguments.set.as_ref().is_none_or(|set| copy.record.set == *set));

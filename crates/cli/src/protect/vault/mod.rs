@@ -45,10 +45,15 @@ struct MadeVault {
     id: String,
 }
 
-async fn make(world: &World, arguments: &VaultInitArguments, console: &Console) -> Result<ExitStatus, Refusal> {
+async fn make(
+    world: &World,
+    arguments: &VaultInitArguments,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
     let made = OpenVault::make(world, &arguments.vault, &arguments.password).await?;
     let (vault, id) = (made.place(), made.repository.config.id.clone());
-    console.say(&format!("{vault}: a vault is made; without its password nobody can read it, Spindle neither"));
+    console
+        .say(&format!("{vault}: a vault is made; without its password nobody can read it, Spindle neither"));
     if console.is_for_programs() {
         console.json_of(&MadeVault { vault, id })?;
     }

@@ -78,16 +78,21 @@ fn refused(folder: &Path, error: &VaultError) -> Refusal {
     let remedy = match error {
         VaultError::NoVault(_) => format!("'spindle protect vault init {folder}' makes one"),
         VaultError::VaultExists(_) => "choose another folder".to_owned(),
-        VaultError::WrongPassword(_) => format!("give the right one with --password-file or {PASSWORD_VARIABLE}"),
+        VaultError::WrongPassword(_) => {
+            format!("give the right one with --password-file or {PASSWORD_VARIABLE}")
+        }
         VaultError::Locked(_) => {
-            "wait until it has ended; if it has died on another host, 'restic unlock' removes its lock".to_owned()
+            "wait until it has ended; if it has died on another host, 'restic unlock' removes its lock"
+                .to_owned()
         }
         VaultError::Damaged { .. } | VaultError::Missing(_) => {
             format!("'spindle protect vault check {folder} --read-data' says what is lost")
         }
         VaultError::OtherVersion(_) => "use a newer program, or 'restic migrate upgrade_repo_v2'".to_owned(),
         VaultError::Occupied { .. } => "choose an empty target".to_owned(),
-        VaultError::Cancelled | VaultError::LockExpired => "give the same command again: it goes on".to_owned(),
+        VaultError::Cancelled | VaultError::LockExpired => {
+            "give the same command again: it goes on".to_owned()
+        }
         VaultError::Io(_) => "what is done stays; give the same command again when it is remedied".to_owned(),
         VaultError::Mismatch(_) => String::new(),
     };
@@ -98,9 +103,11 @@ fn read_password(password: &VaultPassword) -> Result<Vec<u8>, Refusal> {
     let text = match (&password.password_file, env::var_os(PASSWORD_VARIABLE)) {
         (Some(file), _) => {
             let shown = file.display();
-            let bytes = host_files::read_at_most(file, PASSWORD_BYTES_MAX)
-                .map_err(|error| Refusal::new(error.to_string(), "say --password-file FILE with the password"))?;
-            let found = rustix::fs::stat(file).map_err(|error| Refusal::new(format!("{shown}: {error}"), ""))?;
+            let bytes = host_files::read_at_most(file, PASSWORD_BYTES_MAX).map_err(|error| {
+                Refusal::new(error.to_string(), "say --password-file FILE with the password")
+            })?;
+            let found =
+                rustix::fs::stat(file).map_err(|error| Refusal::new(format!("{shown}: {error}"), ""))?;
             if found.st_mode & 0o077 != 0 {
                 return Err(Refusal::new(format!("{shown}: others may read this password"), "chmod 600 it"));
             }

@@ -118,12 +118,16 @@ fn chosen_volumes<'c>(
     copy: &'c CopiedBackup,
     arguments: &VaultRestoreArguments,
 ) -> Result<Vec<&'c VolumeRecord>, Refusal> {
-    let is_meant = |volume: &&VolumeRecord| arguments.volume.as_ref().is_none_or(|meant| volume.path() == *meant);
+    let is_meant =
+        |volume: &&VolumeRecord| arguments.volume.as_ref().is_none_or(|meant| volume.path() == *meant);
     let volumes: Vec<&VolumeRecord> = copy.record.volumes.iter().filter(is_meant).collect();
     let known: Vec<String> = copy.record.volumes.iter().map(VolumeRecord::path).collect();
     let known = known.join(", ");
     if volumes.is_empty() {
-        return Err(Refusal::new(format!("{} has no such volume", copy.record.name), format!("it has {known}")));
+        return Err(Refusal::new(
+            format!("{} has no such volume", copy.record.name),
+            format!("it has {known}"),
+        ));
     }
     if arguments.target.to.is_some() && volumes.len() > 1 {
         return Err(Refusal::new(
@@ -170,7 +174,8 @@ impl OneRestore<'_> {
 
     async fn write(&self, target: &RestoreTarget) -> Result<RestoreOutcome, Refusal> {
         let watch = VaultWatch::begin(self.world, self.console, "restore");
-        let restored = restoring::restore(&self.vault.repository, self.volume, target, self.lock, &watch.job).await;
+        let restored =
+            restoring::restore(&self.vault.repository, self.volume, target, self.lock, &watch.job).await;
         watch.end().await;
         restored.map_err(|error| self.vault.refused(&error))
     }

@@ -42,7 +42,8 @@ impl ImageTarget {
     ///
     /// It cannot be made, or is of another size.
     pub async fn open(folder: &Path, volume: &VolumeRecord) -> Result<Self, Refusal> {
-        let refused = |error: world::IoError| Refusal::new(error.to_string(), "choose another folder with --to-file");
+        let refused =
+            |error: world::IoError| Refusal::new(error.to_string(), "choose another folder with --to-file");
         let path = folder.join(&volume.pool).join(format!("{}.img", volume.volume));
         let partial = path.with_extension("img.partial");
         host_files::create_dir_all(path.parent().expect("a file lies in a folder")).map_err(refused)?;
@@ -78,7 +79,8 @@ impl ImageTarget {
         let Self { target, partial, path, size, is_new } = self;
         drop(target);
         if is_new {
-            host_files::name_new(&partial, size, &path).map_err(|error| Refusal::new(error.to_string(), ""))?;
+            host_files::name_new(&partial, size, &path)
+                .map_err(|error| Refusal::new(error.to_string(), ""))?;
         }
         Ok(path.display().to_string())
     }
@@ -89,18 +91,26 @@ impl ImageTarget {
 /// # Errors
 ///
 /// It is none, or is not reached.
-pub async fn remote_target(world: &World, uri: &Path, remote: &RemoteArguments) -> Result<RestoreTarget, Refusal> {
+pub async fn remote_target(
+    world: &World,
+    uri: &Path,
+    remote: &RemoteArguments,
+) -> Result<RestoreTarget, Refusal> {
     let text = uri.display().to_string();
     if ["nbd", "nbds"].iter().any(|scheme| text.starts_with(scheme)) {
         return nbd_target(world, &text).await;
     }
     let Some(device) = remote.resolve(uri)? else {
         let problem = format!("{text} is no URI of a device");
-        return Err(Refusal::new(problem, "say nbd://HOST/EXPORT or iscsi://HOST/TARGET/LUN, or --to-file FOLDER"));
+        return Err(Refusal::new(
+            problem,
+            "say nbd://HOST/EXPORT or iscsi://HOST/TARGET/LUN, or --to-file FOLDER",
+        ));
     };
     let opened = device.open(world).await;
-    let opened =
-        opened.map_err(|error| Refusal::new(format!("{text}: {error}"), "check its address, and that it is served"))?;
+    let opened = opened.map_err(|error| {
+        Refusal::new(format!("{text}: {error}"), "check its address, and that it is served")
+    })?;
     Ok(RestoreTarget { name: text, device: opened.device, holes: None })
 }
 
@@ -135,7 +145,8 @@ impl<'s> ServedTarget<'s> {
             let pools: Vec<PoolRow> = server.get(&format!("/v1/pools?name={}", in_uri(pool))).await?;
             let id = pools.first().and_then(|row| row.id.clone());
             let id = id.ok_or_else(|| Refusal::new(format!("the server has no open pool {pool}"), ""))?;
-            let body = NewVolumeBody { name: name.clone(), size_bytes: volume.size_bytes, ..Default::default() };
+            let body =
+                NewVolumeBody { name: name.clone(), size_bytes: volume.size_bytes, ..Default::default() };
             let path = format!("/v1/pools/{}/volumes", in_uri(&id));
             server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked()?;
         }
@@ -181,4 +192,3 @@ async fn delete_export(server: &ServerConnection, export: &str) -> Result<(), Re
     }
     Ok(())
 }
-
