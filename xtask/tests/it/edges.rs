@@ -41,7 +41,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("runs", &["array", "maildb", "plan", "protect", "report", "verify", "workload", "world"]),
     ("serving", &["array", "iscsi", "nbd", "plan", "report", "tls", "world"]),
     ("tls", &["world"]),
-    ("vault", &["world"]),
+    ("vault", &["tls", "world"]),
     ("world", &[]),
 ];
 

@@ -38,7 +38,7 @@ pub enum ProtectVerb {
     Restore(RestoreArguments),
     /// Prove a backup: export its snapshots, and check the databases and logs in them
     Verify(SetVerificationArguments),
-    /// Copy backups into a folder elsewhere, in restic's format, and get them back
+    /// Copy backups into a folder or a bucket elsewhere, in restic's format, and get them back
     Vault {
         #[command(subcommand)]
         verb: VaultVerb,

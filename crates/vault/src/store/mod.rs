@@ -8,9 +8,11 @@
 //! 3. A listing shows every file whose writing returned before it began.
 
 mod folder;
+mod s3;
 mod simulated;
 
 pub use folder::FolderStore;
+pub use s3::{S3Credentials, S3Settings, S3Store};
 pub use simulated::{SimVaultStore, VaultStoreFaults};
 
 use world::{IoResult, LocalFuture};

@@ -8,5 +8,6 @@ mod decoder_bytes;
 mod decoders;
 mod judged_by_restic;
 mod locked;
+mod object_store;
 mod simulated;
 mod volumes;

@@ -14,7 +14,7 @@ use world::ByteCount;
   spindle protect vault init /mnt/nas/mail --password-file secret
   spindle protect vault copy mail --to /mnt/nas/mail --password-file secret")]
 pub enum VaultVerb {
-    /// Make a vault in a folder
+    /// Make a vault in a folder or a bucket
     Init(VaultInitArguments),
     /// Copy a backup into a vault, by the difference to the one that was copied last
     Copy(VaultCopyArguments),
@@ -38,16 +38,19 @@ pub struct VaultPassword {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle protect vault init /mnt/nas/mail --password-file secret
-  SPINDLE_VAULT_PASSWORD=… spindle protect vault init /mnt/nas/mail
+  spindle protect vault init s3://mail-vault/posts --password-file secret
 
 The folder becomes a restic repository, format version 2: Debian's restic lists, checks, restores and prunes it without \
 Spindle. Keep the password elsewhere, too: without it the copies are lost.
 
+s3://BUCKET/PREFIX is a bucket that is there; AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for stores other than \
+Amazon's, AWS_ENDPOINT_URL say where and by whom.
+
 Exits with 0, and with 2 if it was refused.")]
 pub struct VaultInitArguments {
-    /// Folder of the vault, made if it is missing
-    #[arg(value_name = "FOLDER")]
-    pub vault: PathBuf,
+    /// Folder of the vault, made if it is missing, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
+    pub vault: String,
 
     #[command(flatten)]
     pub password: VaultPassword,
@@ -72,9 +75,9 @@ pub struct VaultCopyArguments {
     #[arg(value_name = "BACKUP")]
     pub backup: Option<String>,
 
-    /// Folder of the vault
-    #[arg(long, value_name = "FOLDER")]
-    pub to: PathBuf,
+    /// Folder of the vault, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "PLACE")]
+    pub to: String,
 
     #[command(flatten)]
     pub password: VaultPassword,
@@ -102,9 +105,9 @@ fn parse_chunk(text: &str) -> Result<u32, String> {
 
 Exits with 0, and with 2 if the vault cannot be read.")]
 pub struct VaultListArguments {
-    /// Folder of the vault
-    #[arg(value_name = "FOLDER")]
-    pub vault: PathBuf,
+    /// Folder of the vault, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
+    pub vault: String,
 
     /// Only this set
     #[arg(long, value_name = "SET")]
@@ -124,9 +127,9 @@ bit is found as well, and the volume and range named. 'restic check' judges the 
 
 Exits with 0 if all is whole, with 1 if something is lost, and with 2 if it could not be checked.")]
 pub struct VaultCheckArguments {
-    /// Folder of the vault
-    #[arg(value_name = "FOLDER")]
-    pub vault: PathBuf,
+    /// Folder of the vault, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
+    pub vault: String,
 
     /// Read all data, and check them against their SHA-256
     #[arg(long)]
@@ -156,9 +159,9 @@ pub struct VaultRestoreArguments {
     #[arg(value_name = "BACKUP")]
     pub backup: String,
 
-    /// Folder of the vault
-    #[arg(long, value_name = "FOLDER")]
-    pub from: PathBuf,
+    /// Folder of the vault, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "PLACE")]
+    pub from: String,
 
     #[command(flatten)]
     pub password: VaultPassword,

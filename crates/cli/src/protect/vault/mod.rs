@@ -1,6 +1,6 @@
-//! `spindle protect vault`: copies of backups in a folder elsewhere, in restic's format.
+//! `spindle protect vault`: copies of backups in a folder or a bucket elsewhere, in restic's format.
 //!
-//! Reading order: `arguments`, `opening` (the vault, and its password), `watch` (progress, Ctrl-C), `exported` (volumes and
+//! Reading order: `arguments`, `opening` (the vault, and its password) with `s3_place`, `watch` (progress, Ctrl-C), `exported` (volumes and
 //! snapshots of a server as devices), `differences`, then the verbs `copy`, `list`, `check` and `restore` with `targets`.
 
 pub mod arguments;
@@ -11,6 +11,7 @@ mod exported;
 mod list;
 mod opening;
 mod restore;
+mod s3_place;
 mod targets;
 mod watch;
 

@@ -2,21 +2,16 @@
 //!
 //! Invariant: the password is in no argument, no message and no answer.
 
-use super::arguments::VaultPassword;
+use super::{arguments::VaultPassword, s3_place::store_of};
 use report::Refusal;
-use std::{
-    env,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use std::{env, num::NonZeroUsize, path::Path, rc::Rc};
 use vault::{
     VaultError,
     keys::Maker,
     packs::PACK_BYTES,
     processors::Processors,
     repository::{Repository, VaultAccess},
-    store::FolderStore,
+    store::{FolderStore, VaultStore},
 };
 use world::{
     World,
@@ -36,7 +31,7 @@ const THREADS_MAX: usize = 8;
 
 pub struct OpenVault {
     pub repository: Rc<Repository>,
-    folder: PathBuf,
+    place: String,
 }
 
 impl OpenVault {
@@ -45,39 +40,38 @@ impl OpenVault {
     /// # Errors
     ///
     /// There is one, there is no password, or it cannot be written.
-    pub async fn make(world: &World, folder: &Path, password: &VaultPassword) -> Result<Self, Refusal> {
+    pub async fn make(world: &World, place: &str, password: &VaultPassword) -> Result<Self, Refusal> {
         let password = read_password(password)?;
-        let made = Repository::make(&access(world, folder), &password).await;
-        let repository = Rc::new(made.map_err(|error| refused(folder, &error))?);
-        Ok(Self { repository, folder: folder.to_owned() })
+        let made = Repository::make(&access(world, place)?, &password).await;
+        let repository = Rc::new(made.map_err(|error| refused(place, &error))?);
+        Ok(Self { repository, place: place.to_owned() })
     }
 
     /// # Errors
     ///
     /// There is none, the password is missing or wrong, or it is damaged.
-    pub async fn open(world: &World, folder: &Path, password: &VaultPassword) -> Result<Self, Refusal> {
+    pub async fn open(world: &World, place: &str, password: &VaultPassword) -> Result<Self, Refusal> {
         let password = read_password(password)?;
-        let opened = Repository::open(&access(world, folder), &password).await;
-        let repository = Rc::new(opened.map_err(|error| refused(folder, &error))?);
-        Ok(Self { repository, folder: folder.to_owned() })
+        let opened = Repository::open(&access(world, place)?, &password).await;
+        let repository = Rc::new(opened.map_err(|error| refused(place, &error))?);
+        Ok(Self { repository, place: place.to_owned() })
     }
 
     /// The vault in messages and catalogues.
     pub fn place(&self) -> String {
-        self.folder.display().to_string()
+        self.place.clone()
     }
 
     pub fn refused(&self, error: &VaultError) -> Refusal {
-        refused(&self.folder, error)
+        refused(&self.place, error)
     }
 }
 
 /// An error of a vault, and what to do.
-fn refused(folder: &Path, error: &VaultError) -> Refusal {
-    let folder = folder.display();
+fn refused(place: &str, error: &VaultError) -> Refusal {
     let remedy = match error {
-        VaultError::NoVault(_) => format!("'spindle protect vault init {folder}' makes one"),
-        VaultError::VaultExists(_) => "choose another folder".to_owned(),
+        VaultError::NoVault(_) => format!("'spindle protect vault init {place}' makes one"),
+        VaultError::VaultExists(_) => "choose another place".to_owned(),
         VaultError::WrongPassword(_) => {
             format!("give the right one with --password-file or {PASSWORD_VARIABLE}")
         }
@@ -86,7 +80,7 @@ fn refused(folder: &Path, error: &VaultError) -> Refusal {
                 .to_owned()
         }
         VaultError::Damaged { .. } | VaultError::Missing(_) => {
-            format!("'spindle protect vault check {folder} --read-data' says what is lost")
+            format!("'spindle protect vault check {place} --read-data' says what is lost")
         }
         VaultError::OtherVersion(_) => "use a newer program, or 'restic migrate upgrade_repo_v2'".to_owned(),
         VaultError::Occupied { .. } => "choose an empty target".to_owned(),
@@ -127,13 +121,17 @@ fn read_password(password: &VaultPassword) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-fn access(world: &World, folder: &Path) -> VaultAccess {
+fn access(world: &World, place: &str) -> Result<VaultAccess, Refusal> {
+    let store: Rc<dyn VaultStore> = match store_of(world, place)? {
+        Some(store) => store,
+        None => Rc::new(FolderStore::new(Path::new(place))),
+    };
     let machine = machine();
     let threads = machine.cpu_count.clamp(1, THREADS_MAX);
     let workers = Workers::new(NonZeroUsize::new(threads).expect("at least one"));
-    VaultAccess {
+    Ok(VaultAccess {
         world: world.clone(),
-        store: Rc::new(FolderStore::new(folder)),
+        store,
         processors: Processors::Threads(Rc::new(workers)),
         maker: Maker {
             host: machine.hostname,
@@ -148,5 +146,5 @@ fn access(world: &World, folder: &Path) -> VaultAccess {
             !matches!(kind, Ok(PathKind::Missing))
         }),
         pack_bytes: PACK_BYTES,
-    }
+    })
 }
