@@ -23,7 +23,7 @@ pub struct BackupRecord {
     /// Number of the backup.
     pub backup: u64,
     pub name: String,
-    /// `full`, `interim_logs` or `interim_crash`.
+    /// `full`, `logs` or `crash`.
     pub kind: String,
     /// `application`, `filesystem` or `crash`.
     pub label: String,

@@ -124,6 +124,7 @@ impl<'c> Copy<'c> {
     ) -> VaultResult<Self> {
         // Read before the lock, the index may lack what others have done since, or have what a prune has removed.
         repository.load_index().await?;
+        repository.access.store.sweep(repository.access.world.wall()).await?;
         let mut writer = RepositoryWriter::new(repository);
         let census = repository.census().await?;
         let mut resumed_packs = 0;

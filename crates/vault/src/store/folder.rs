@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 use world::{
-    IoError, IoErrorKind, IoResult, LocalFuture,
+    IoError, IoErrorKind, IoResult, LocalFuture, WallTime,
     real::{
         Workers,
         host_files::{self, PathKind},
@@ -21,6 +21,7 @@ use world::{
 const CALLS_MAX: NonZeroUsize = NonZeroUsize::new(6).expect("more than none");
 /// End of the names of files that are being written.
 const UNFINISHED: &str = ".tmp";
+const UNFINISHED_AFTER_S: i64 = 24 * 3600;
 
 /// Use it inside [`world::real::run`].
 pub struct FolderStore {
@@ -64,6 +65,21 @@ impl VaultStore for FolderStore {
             }
             for first in 0..=u8::MAX {
                 host_files::create_dir_all(&folder.join(format!("data/{first:02x}")))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn sweep(&self, now: WallTime) -> LocalFuture<IoResult<()>> {
+        self.call(move |folder| {
+            for kind in VaultFileKind::FOLDERS {
+                let folder = folder.join(kind.folder());
+                remove_unfinished(&folder, now)?;
+                if kind == VaultFileKind::Pack {
+                    for first in host_files::list(&folder)? {
+                        remove_unfinished(&folder.join(first), now)?;
+                    }
+                }
             }
             Ok(())
         })
@@ -114,6 +130,26 @@ impl VaultStore for FolderStore {
     fn delete(&self, kind: VaultFileKind, name: &str) -> LocalFuture<IoResult<()>> {
         self.call_on((kind, name), host_files::remove_file)
     }
+}
+
+/// Removes files that were being written a day ago: no write takes so long.
+fn remove_unfinished(folder: &Path, now: WallTime) -> IoResult<()> {
+    if host_files::kind(folder)? != PathKind::Folder {
+        return Ok(());
+    }
+    for name in host_files::list(folder)? {
+        if !name.starts_with('.') || !name.ends_with(UNFINISHED) {
+            continue;
+        }
+        let path = folder.join(name);
+        let is_old = host_files::metadata(&path)
+            .is_ok_and(|metadata| now.seconds - metadata.modified.seconds > UNFINISHED_AFTER_S);
+        if is_old {
+            // Another copy may remove it as well.
+            let _ = host_files::remove_file(&path);
+        }
+    }
+    Ok(())
 }
 
 fn add_files(folder: &Path, files: &mut Vec<VaultFile>) -> IoResult<()> {

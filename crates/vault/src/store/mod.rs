@@ -15,7 +15,7 @@ pub use folder::FolderStore;
 pub use s3::{S3Credentials, S3Settings, S3Store};
 pub use simulated::{SimVaultStore, VaultStoreFaults};
 
-use world::{IoResult, LocalFuture};
+use world::{IoResult, LocalFuture, WallTime};
 
 /// Kinds of files, each with a folder of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +67,9 @@ pub trait VaultStore {
 
     /// Makes the folders of a new vault.
     fn prepare(&self) -> LocalFuture<IoResult<()>>;
+
+    /// Removes what writes that were cut off long before `now` have left.
+    fn sweep(&self, now: WallTime) -> LocalFuture<IoResult<()>>;
 
     /// Files of a kind, sorted by name. Names that are no SHA-256 are left out.
     fn list(&self, kind: VaultFileKind) -> LocalFuture<IoResult<Vec<VaultFile>>>;

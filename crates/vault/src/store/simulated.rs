@@ -2,7 +2,7 @@
 
 use super::{VaultFile, VaultFileKind, VaultStore};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
-use world::{IoError, IoErrorKind, IoResult, LocalFuture, World};
+use world::{IoError, IoErrorKind, IoResult, LocalFuture, WallTime, World};
 
 /// Time of a call: long enough that other tasks run meanwhile.
 const LATENCY: Duration = Duration::from_millis(1);
@@ -115,6 +115,10 @@ impl VaultStore for SimHandle {
     }
 
     fn prepare(&self) -> LocalFuture<IoResult<()>> {
+        self.call(true, |_| Ok(()))
+    }
+
+    fn sweep(&self, _: WallTime) -> LocalFuture<IoResult<()>> {
         self.call(true, |_| Ok(()))
     }
 

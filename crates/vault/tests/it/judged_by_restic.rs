@@ -93,7 +93,12 @@ fn restic_checks_and_restores_what_spindle_copied_and_prunes_it() {
         let job = Job::under_way(&world);
         let [one, log_volume] = [&store, &log].map(|bytes| MemoryVolume::new(&world, bytes.clone()));
         let sources = vec![source(&one, "store", 1, USUAL), source(&log_volume, "log", 1, USUAL)];
+        // Of writes that were cut off: one of long ago, and one that may be under way.
+        let [old, new] = ["data/00/.old.1.tmp", "index/.new.1.tmp"].map(|name| vault.join(name));
+        fs::write(&new, "").unwrap();
+        fs::File::create(&old).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         let first = copy(&repository, order(1, sources), &job).await.unwrap();
+        assert_eq!((old.exists(), new.exists()), (false, true));
         let mut later = store.clone();
         later[(2 << 20) + 512..(2 << 20) + 1024].fill(1);
         let two = MemoryVolume::new(&world, later.clone());

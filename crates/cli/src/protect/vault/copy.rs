@@ -68,16 +68,14 @@ pub async fn run(
     let vault = OpenVault::open(world, &arguments.to, &arguments.password).await?;
     let copies = copied_backups(&vault.repository).await.map_err(|error| vault.refused(&error))?;
     let (catalogue, number) = (backup.note.set.to_string(), backup.note.sequence);
-    let copies: Vec<CopiedBackup> =
-        copies.into_iter().filter(|copy| copy.record.catalogue == catalogue).collect();
     let (backup_name, mut answer) = (backup.name.clone(), answer(arguments, backup, &vault));
-    if let Some(copy) = copies.iter().find(|copy| copy.record.backup == number) {
+    if let Some(copy) = copies.iter().find(|copy| is_of(copy, &catalogue, number)) {
         (answer.snapshot, answer.was_there) = (copy.id.to_string(), true);
         console.say(&format!("{backup_name}: {} has it already", vault.place()));
         return tell(&answer, console);
     }
     let row = set_row(&server, &arguments.set).await?;
-    let mut exports = VaultExports::new(&server, place);
+    let mut exports = VaultExports::new(&server, place, &vault.repository.config.id);
     let copied = async {
         let mut volumes = Vec::new();
         for point in &points {
@@ -114,6 +112,11 @@ pub async fn run(
         console.warn("an agent keeps the set: its catalogue does not have this copy");
     }
     tell(&answer, console)
+}
+
+/// True if a copy is of this backup.
+fn is_of(copy: &CopiedBackup, catalogue: &str, number: u64) -> bool {
+    copy.record.catalogue == catalogue && copy.record.backup == number
 }
 
 fn answer<'a>(

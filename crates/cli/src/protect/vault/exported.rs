@@ -15,12 +15,16 @@ use world::{World, real::Sockets};
 pub struct VaultExports<'s> {
     server: &'s ServerConnection,
     place: &'s ServerPlace,
+    /// Start of their names.
+    prefix: String,
     names: Vec<String>,
 }
 
 impl<'s> VaultExports<'s> {
-    pub fn new(server: &'s ServerConnection, place: &'s ServerPlace) -> Self {
-        Self { server, place, names: Vec::new() }
+    /// Exports for one vault: copies into two at once do not use each other's.
+    pub fn new(server: &'s ServerConnection, place: &'s ServerPlace, vault_id: &str) -> Self {
+        let prefix = format!("vault-{}", vault_id.get(..8).unwrap_or(vault_id));
+        Self { server, place, prefix, names: Vec::new() }
     }
 
     /// Exports a snapshot for reading alone, and connects to it.
@@ -29,7 +33,7 @@ impl<'s> VaultExports<'s> {
     ///
     /// The server serves no NBD, or does not answer.
     pub async fn snapshot(&mut self, world: &World, point: &BackupPointRow) -> Result<Client, Refusal> {
-        let name = format!("vault-{}-{}", point.snapshot_id, self.names.len());
+        let name = format!("{}-{}-{}", self.prefix, point.snapshot_id, self.names.len());
         self.names.push(name.clone());
         let uri = begin_export(world, self.server, (&name, point), self.place).await?;
         connect(world, &uri).await

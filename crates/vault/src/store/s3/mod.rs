@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use signature::{SignedParts, encode, hex, query_text};
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use tls::ClientTls;
-use world::{Address, IoError, IoErrorKind, IoResult, LocalFuture, Network, World, with_deadline};
+use world::{Address, IoError, IoErrorKind, IoResult, LocalFuture, Network, WallTime, World, with_deadline};
 
 /// Attempts, the pause after the first, and the time limit of each.
 const ATTEMPTS: u32 = 6;
@@ -220,6 +220,11 @@ impl VaultStore for S3Store {
     fn prepare(&self) -> LocalFuture<IoResult<()>> {
         let listed = self.list(VaultFileKind::Snapshot);
         Box::pin(async move { listed.await.map(drop) })
+    }
+
+    /// An object is there as a whole, or not.
+    fn sweep(&self, _: WallTime) -> LocalFuture<IoResult<()>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn list(&self, kind: VaultFileKind) -> LocalFuture<IoResult<Vec<VaultFile>>> {
