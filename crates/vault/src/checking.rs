@@ -279,7 +279,7 @@ impl Checker<'_> {
     }
 }
 
-/// How files of a snapshot are called: by volume and offset, if it is of Spindle.
+/// Names of a snapshot's files in findings: by volume and offset, if it is of Spindle.
 struct PathNames {
     snapshot: String,
     record: Option<BackupRecord>,

@@ -20,7 +20,7 @@ const R_MAX: u32 = 64;
 const P_MAX: u32 = 16;
 const SALT_BYTES: usize = 64;
 
-/// Who makes something in a vault, as restic's files say it.
+/// The process that makes something in a vault, as restic's files say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker {
     pub host: String,

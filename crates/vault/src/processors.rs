@@ -1,4 +1,4 @@
-//! Who computes: helper threads, or in simulations the thread itself.
+//! Processors for arithmetic: helper threads, or in simulations the thread itself.
 
 use std::rc::Rc;
 use world::real::Workers;

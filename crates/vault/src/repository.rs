@@ -32,7 +32,7 @@ const IS_COMPRESSED: u8 = 2;
 /// Key files that are tried.
 const KEYS_MAX: usize = 64;
 
-/// What a vault is opened with.
+/// The means to open a vault, but for its password.
 #[derive(Clone)]
 pub struct VaultAccess {
     pub world: World,

@@ -22,7 +22,7 @@ const RUN_BYTES: u64 = 2 << 20;
 const RUNS_MAX: usize = 8;
 
 /// The device that a volume is written to.
-pub struct RestoreTarget {
+pub struct VaultRestoreTarget {
     /// For messages.
     pub name: String,
     pub device: Rc<dyn BlockDevice>,
@@ -31,7 +31,7 @@ pub struct RestoreTarget {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RestoreOutcome {
+pub struct VolumeRestoreOutcome {
     pub written_bytes: u64,
     /// Bytes that the target had already, of a restore that ended early.
     pub found_bytes: u64,
@@ -57,10 +57,10 @@ enum ChunkState {
 pub async fn restore(
     repository: &Rc<Repository>,
     volume: &CopiedVolume,
-    target: &RestoreTarget,
+    target: &VaultRestoreTarget,
     lock: Option<&VaultLock>,
     job: &Job,
-) -> VaultResult<RestoreOutcome> {
+) -> VaultResult<VolumeRestoreOutcome> {
     let size = volume.record.size_bytes;
     let target_size = target.device.geometry().size.0;
     if target_size < size {
@@ -75,7 +75,7 @@ pub async fn restore(
         folders.push(restore.look_at(folder).await?);
     }
     restore.look_behind(size..target_size).await?;
-    let mut outcome = RestoreOutcome::default();
+    let mut outcome = VolumeRestoreOutcome::default();
     for (folder, states) in folders.iter().enumerate() {
         refresh(lock).await?;
         restore.write(folder as u64, states, &mut outcome).await?;
@@ -94,7 +94,7 @@ async fn refresh(lock: Option<&VaultLock>) -> VaultResult<()> {
 struct VolumeRestore<'r> {
     repository: &'r Rc<Repository>,
     volume: &'r CopiedVolume,
-    target: &'r RestoreTarget,
+    target: &'r VaultRestoreTarget,
     job: &'r Job,
 }
 
@@ -190,7 +190,7 @@ impl VolumeRestore<'_> {
         &self,
         folder: u64,
         states: &[ChunkState],
-        outcome: &mut RestoreOutcome,
+        outcome: &mut VolumeRestoreOutcome,
     ) -> VaultResult<()> {
         let record = &self.volume.record;
         let range = record.layout.folder_range(folder, record.size_bytes);
@@ -242,7 +242,7 @@ impl VolumeRestore<'_> {
         &self,
         run: WriteRun,
         under_way: &mut VecDeque<JoinHandle<VaultResult<u64>>>,
-        outcome: &mut RestoreOutcome,
+        outcome: &mut VolumeRestoreOutcome,
     ) -> VaultResult<()> {
         if under_way.len() >= RUNS_MAX {
             self.end(under_way, outcome).await?;
@@ -257,7 +257,7 @@ impl VolumeRestore<'_> {
     async fn end(
         &self,
         under_way: &mut VecDeque<JoinHandle<VaultResult<u64>>>,
-        outcome: &mut RestoreOutcome,
+        outcome: &mut VolumeRestoreOutcome,
     ) -> VaultResult<()> {
         if let Some(oldest) = under_way.pop_front() {
             let bytes = oldest.await?;

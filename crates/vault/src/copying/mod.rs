@@ -215,7 +215,7 @@ impl<'c> Copy<'c> {
         self.repository.write_file(VaultFileKind::Snapshot, &snapshot.encode()).await
     }
 
-    /// Which chunks are to be read, the volume that the others are taken from, and why all are to be read.
+    /// The chunks to be read, the volume that the others are taken from, and the reason if all are read.
     async fn plan(
         &self,
         source: &VolumeSource,

@@ -1,4 +1,4 @@
-//! Which chunks of a volume are read.
+//! Plans of copies: the chunks of a volume that are read.
 
 use crate::{
     VaultResult,
@@ -56,7 +56,7 @@ impl VolumePlan {
         Ok(plan)
     }
 
-    /// What changed since `base`.
+    /// The changes since `base`.
     pub fn of_difference(record: &VolumeRecord, base: &VolumeRecord, ranges: &[ChangedRange]) -> Self {
         let (size, layout) = (record.size_bytes, record.layout);
         let chunk = u64::from(layout.chunk_bytes);

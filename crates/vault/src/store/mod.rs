@@ -1,4 +1,4 @@
-//! Where the files of a vault are: a folder, an object store, or memory in simulations.
+//! Stores of a vault's files: a folder, an object store, or memory in simulations.
 //!
 //! Rules that every implementation keeps:
 //!

@@ -9,7 +9,7 @@ use vault::{
     contents::{CopiedVolume, copied_backups},
     copying::copy,
     repository::Repository,
-    restoring::{RestoreOutcome, RestoreTarget, restore},
+    restoring::{VaultRestoreTarget, VolumeRestoreOutcome, restore},
     sealing::SealingKey,
     store::{SimVaultStore, VaultFileKind},
 };
@@ -48,11 +48,11 @@ impl Scene {
         check(&self.open().await, reads_data, None, &job).await.unwrap().findings
     }
 
-    async fn restore(&self, target: &MemoryVolume) -> Result<RestoreOutcome, VaultError> {
+    async fn restore(&self, target: &MemoryVolume) -> Result<VolumeRestoreOutcome, VaultError> {
         let repository = self.open().await;
         let copies = copied_backups(&repository).await?;
         let volume = CopiedVolume::open(&repository, &copies[0], &copies[0].record.volumes[0]).await?;
-        let target = RestoreTarget {
+        let target = VaultRestoreTarget {
             name: "target".into(),
             device: Rc::new(target.clone()),
             holes: Some(Rc::new(target.clone())),

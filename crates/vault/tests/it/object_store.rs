@@ -25,7 +25,7 @@ use vault::{
     contents::{CopiedVolume, copied_backups},
     copying::copy,
     repository::Repository,
-    restoring::{RestoreTarget, restore},
+    restoring::{VaultRestoreTarget, restore},
     sealing::SealingKey,
     store::{S3Credentials, S3Settings, S3Store, VaultFileKind, VaultStore},
 };
@@ -196,7 +196,7 @@ async fn copy_and_restore(world: &World, repository: &Rc<Repository>) {
     let volume = CopiedVolume::open(repository, &copies[0], &copies[0].record.volumes[0]).await.unwrap();
     let target = MemoryVolume::new(world, vec![0; content.len()]);
     let (device, holes) = (Rc::new(target.clone()), Some(Rc::new(target.clone()) as _));
-    let into = RestoreTarget { name: "target".into(), device, holes };
+    let into = VaultRestoreTarget { name: "target".into(), device, holes };
     restore(repository, &volume, &into, None, &job).await.unwrap();
     assert!(target.bytes() == content);
 }

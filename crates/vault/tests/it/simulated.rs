@@ -10,7 +10,7 @@ use vault::{
     copying::copy,
     planted::{VaultBug, with_vault_bug},
     repository::Repository,
-    restoring::{RestoreTarget, restore},
+    restoring::{VaultRestoreTarget, restore},
     sealing::SealingKey,
     store::{SimVaultStore, VaultFileKind, VaultStoreFaults},
 };
@@ -105,7 +105,7 @@ impl History {
                     let target = MemoryVolume::new(&self.world, vec![0; expected.len()]);
                     let restored = async {
                         let volume = CopiedVolume::open(&repository, copy, record).await?;
-                        let target = RestoreTarget {
+                        let target = VaultRestoreTarget {
                             name: "target".into(),
                             device: Rc::new(target.clone()),
                             holes: Some(Rc::new(target.clone())),

@@ -176,7 +176,7 @@ async fn source(
     Ok(VolumeSource { record, device: Rc::clone(&device) as Rc<dyn BlockDevice>, holes: Some(device), since })
 }
 
-/// What is known of the backup, by the notes of its points and by the server's catalogue.
+/// The record of the backup, by the notes of its points and by the server's catalogue.
 fn record(arguments: &VaultCopyArguments, backup: &PointsOfBackup, row: &SetRow) -> BackupRecord {
     let note = &backup.note;
     let known: Option<&SetBackupRow> = row.backups.iter().find(|row| row.number == note.sequence);

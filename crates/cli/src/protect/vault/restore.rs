@@ -13,7 +13,7 @@ use vault::{
     contents::{CopiedBackup, CopiedVolume, copied_backups},
     locks::{LockKind, VaultLock},
     record::VolumeRecord,
-    restoring::{self, RestoreOutcome, RestoreTarget},
+    restoring::{self, VaultRestoreTarget, VolumeRestoreOutcome},
 };
 use world::{ByteCount, World};
 
@@ -81,7 +81,7 @@ async fn restore_all(
         let volume = volume.map_err(|error| vault.refused(&error))?;
         let one = OneRestore { world, vault, lock, console, volume: &volume };
         let (to, outcome) = one.run(arguments, place).await?;
-        let RestoreOutcome { written_bytes, found_bytes } = outcome;
+        let VolumeRestoreOutcome { written_bytes, found_bytes } = outcome;
         let (volume, size_bytes) = (record.path(), record.size_bytes);
         restored.push(RestoredCopy { volume, to, size_bytes, written_bytes, found_bytes });
     }
@@ -152,7 +152,7 @@ impl OneRestore<'_> {
         &self,
         arguments: &VaultRestoreArguments,
         place: &ServerPlace,
-    ) -> Result<(String, RestoreOutcome), Refusal> {
+    ) -> Result<(String, VolumeRestoreOutcome), Refusal> {
         let target = &arguments.target;
         if let Some(folder) = &target.to_file {
             let image = ImageTarget::open(folder, &self.volume.record).await?;
@@ -172,7 +172,7 @@ impl OneRestore<'_> {
         Ok((to, outcome?))
     }
 
-    async fn write(&self, target: &RestoreTarget) -> Result<RestoreOutcome, Refusal> {
+    async fn write(&self, target: &VaultRestoreTarget) -> Result<VolumeRestoreOutcome, Refusal> {
         let watch = VaultWatch::begin(self.world, self.console, "restore");
         let restored =
             restoring::restore(&self.vault.repository, self.volume, target, self.lock, &watch.job).await;

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
     rc::Rc,
 };
-use vault::{record::VolumeRecord, restoring::RestoreTarget};
+use vault::{record::VolumeRecord, restoring::VaultRestoreTarget};
 use world::{
     BlockDevice, ByteCount, World,
     real::{
@@ -27,7 +27,7 @@ use world::{
 
 /// An image that is being written.
 pub struct ImageTarget {
-    pub target: RestoreTarget,
+    pub target: VaultRestoreTarget,
     /// The file under its name of now and of then.
     partial: PathBuf,
     path: PathBuf,
@@ -62,7 +62,7 @@ impl ImageTarget {
             let problem = format!("{} has {found} bytes, and the volume has {size}", opened.display());
             return Err(Refusal::new(problem, "remove it, or choose another folder with --to-file"));
         }
-        let target = RestoreTarget {
+        let target = VaultRestoreTarget {
             name: opened.display().to_string(),
             device: Rc::clone(&device) as Rc<dyn BlockDevice>,
             holes: Some(device),
@@ -95,7 +95,7 @@ pub async fn remote_target(
     world: &World,
     uri: &Path,
     remote: &RemoteArguments,
-) -> Result<RestoreTarget, Refusal> {
+) -> Result<VaultRestoreTarget, Refusal> {
     let text = uri.display().to_string();
     if ["nbd", "nbds"].iter().any(|scheme| text.starts_with(scheme)) {
         return nbd_target(world, &text).await;
@@ -111,18 +111,18 @@ pub async fn remote_target(
     let opened = opened.map_err(|error| {
         Refusal::new(format!("{text}: {error}"), "check its address, and that it is served")
     })?;
-    Ok(RestoreTarget { name: text, device: opened.device, holes: None })
+    Ok(VaultRestoreTarget { name: text, device: opened.device, holes: None })
 }
 
-async fn nbd_target(world: &World, uri: &str) -> Result<RestoreTarget, Refusal> {
+async fn nbd_target(world: &World, uri: &str) -> Result<VaultRestoreTarget, Refusal> {
     let device = Rc::new(connect(world, uri).await?);
     let holes = Rc::clone(&device);
-    Ok(RestoreTarget { name: uri.to_owned(), device, holes: Some(holes) })
+    Ok(VaultRestoreTarget { name: uri.to_owned(), device, holes: Some(holes) })
 }
 
 /// A volume of a server, exported for as long as it is written.
 pub struct ServedTarget<'s> {
-    pub target: RestoreTarget,
+    pub target: VaultRestoreTarget,
     server: &'s ServerConnection,
     export: String,
 }
@@ -160,7 +160,7 @@ impl<'s> ServedTarget<'s> {
         };
         match target {
             Ok(target) => {
-                let target = RestoreTarget { name: format!("{pool}/{name}"), ..target };
+                let target = VaultRestoreTarget { name: format!("{pool}/{name}"), ..target };
                 Ok(Self { target, server, export })
             }
             Err(refusal) => {
