@@ -1,7 +1,7 @@
 //! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
 //! the tests.
 
-use fuzz::{array, catalogue_bytes, decoders, frame_bytes, protocols, record_bytes, site, verify};
+use fuzz::{array, catalogue_bytes, decoder_bytes, decoders, frame_bytes, protocols, record_bytes, site, verify};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -40,6 +40,9 @@ fn main() {
     write("protect_catalogue", "without-sums", &catalogue_bytes::input());
     for (name, note) in catalogue_bytes::notes() {
         write("protect_note", name, note.encode().as_bytes());
+    }
+    for (name, bytes) in decoder_bytes::examples() {
+        write("vault_decoders", name, &bytes);
     }
     let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);

@@ -10,6 +10,9 @@ pub mod verify;
 #[allow(missing_docs)]
 #[path = "../../crates/protect/tests/it/keeping/catalogue_bytes.rs"]
 pub mod catalogue_bytes;
+#[allow(missing_docs)]
+#[path = "../../crates/vault/tests/it/decoder_bytes.rs"]
+pub mod decoder_bytes;
 #[path = "../../crates/maildb/tests/it/decoders.rs"]
 pub mod decoders;
 #[allow(dead_code, missing_docs)]

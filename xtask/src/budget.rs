@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 18] = [
+const BUDGETS_S: [(&str, u64); 19] = [
     ("array", 40),
     ("cli", 270),
     ("control", 15),
@@ -21,6 +21,7 @@ const BUDGETS_S: [(&str, u64); 18] = [
     ("serving", 5),
     ("simulator", 140),
     ("tls", 5),
+    ("vault", 10),
     ("verify", 15),
     ("workload", 95),
     ("world", 15),

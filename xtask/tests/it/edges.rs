@@ -4,7 +4,7 @@ use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rooms that exist or are to come.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "array",
     "cli",
     "control",
@@ -20,13 +20,14 @@ const ROOMS: [&str; 18] = [
     "simulator",
     "tls",
     "twin",
+    "vault",
     "verify",
     "workload",
     "world",
 ];
 
 /// The rooms that each room may use; [`allowed`] knows those of the three at the top. A room that is not listed may use none.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("array", &["world"]),
     ("iscsi", &["world"]),
     ("nbd", &["tls", "world"]),
@@ -40,6 +41,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("runs", &["array", "maildb", "plan", "protect", "report", "verify", "workload", "world"]),
     ("serving", &["array", "iscsi", "nbd", "plan", "report", "tls", "world"]),
     ("tls", &["world"]),
+    ("vault", &["tls", "world"]),
     ("world", &[]),
 ];
 

@@ -2,7 +2,8 @@
 
 use super::{
     drill_set::DrillArguments, rebuild_set::RebuildArguments, report_set::SetReportArguments,
-    restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments,
+    restore::RestoreArguments, set_arguments::SetVerb, vault::arguments::VaultVerb,
+    verify_set::SetVerificationArguments,
 };
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
@@ -44,6 +45,11 @@ pub enum ProtectVerb {
     Report(SetReportArguments),
     /// Make a lost catalogue again, from the notes of the snapshots
     Rebuild(RebuildArguments),
+    /// Copy backups into a folder or a bucket elsewhere, in restic's format, and get them back
+    Vault {
+        #[command(subcommand)]
+        verb: VaultVerb,
+    },
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

@@ -99,7 +99,11 @@ pub async fn delete_export(server: &ServerConnection, name: &str) -> Result<(), 
 }
 
 /// Exports a snapshot, and returns the URI by which it is reached from here.
-async fn begin_export(
+///
+/// # Errors
+///
+/// As of [`begin_export_of`].
+pub async fn begin_export(
     world: &World,
     server: &ServerConnection,
     (name, point): (&str, &BackupPointRow),
@@ -122,6 +126,20 @@ pub async fn begin_export_of(
 ) -> Result<String, Refusal> {
     let body = NewExportBody { name: name.to_owned(), volume, read_only };
     server.change_to_its_end(Method::POST, "/v1/exports", Some(&body)).await?.checked()?;
+    reachable_uri(world, server, name, place).await
+}
+
+/// Waits until an export is served, and returns the URI by which it is reached from here.
+///
+/// # Errors
+///
+/// The server serves no NBD, or not this export.
+pub async fn reachable_uri(
+    world: &World,
+    server: &ServerConnection,
+    name: &str,
+    place: &ServerPlace,
+) -> Result<String, Refusal> {
     let path = format!("/v1/exports/{}", in_uri(name));
     let until = world.now() + SERVED_WITHIN;
     loop {

@@ -20,6 +20,7 @@ mod run;
 mod server_pools;
 mod set_arguments;
 mod sets;
+pub mod vault;
 mod verification;
 pub mod verifier_thread;
 pub mod verify_set;
@@ -43,6 +44,7 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
         ProtectVerb::Drill(drill) => drill_set::run(&world, drill, &arguments.place, &console).await,
         ProtectVerb::Report(report) => report_set::run(&world, report, &arguments.place, &console).await,
         ProtectVerb::Rebuild(rebuild) => rebuild_set::run(&world, rebuild, &arguments.place, &console).await,
+        ProtectVerb::Vault { verb } => vault::run(&world, verb, &arguments.place, &console).await,
         ProtectVerb::Run(run) => run::run(&world, run, &arguments.place, &console).await,
     })
 }

@@ -100,6 +100,7 @@ mod two_sites_rows;
 mod two_sites_suspended;
 mod two_sites_verified;
 mod two_sites_withheld;
+mod vaults;
 mod verb_table;
 mod verify;
 mod verify_counts;

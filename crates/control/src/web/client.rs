@@ -26,7 +26,9 @@ pub use super::{
     row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
     sessions::{SessionKind, SessionRow, SessionUnit},
-    set_results::{DrillBody, RebuiltRow, RestoreBody, VerificationBody, VerificationResultName},
+    set_results::{
+        BackupCopyBody, DrillBody, RebuiltRow, RestoreBody, VerificationBody, VerificationResultName,
+    },
     set_rows::{
         SetBackupRow, SetDrillRow, SetKeeperName, SetPointRow, SetRow, SetVerificationRow, SetVolumeRow,
     },

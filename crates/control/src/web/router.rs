@@ -143,6 +143,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(set_results::verify))
         .routes(routes!(set_results::note_restore))
         .routes(routes!(set_results::note_drill))
+        .routes(routes!(set_results::note_copy))
         .routes(routes!(set_results::catalogue))
         .routes(routes!(set_results::rebuild))
         .routes(routes!(sessions::list))

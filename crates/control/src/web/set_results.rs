@@ -16,7 +16,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use protect::catalogue::SetId;
-use protect::set_keeper::{DrillResult, PersonOrder, RestoreResult, VerificationResult, VerificationVerdict};
+use protect::set_keeper::{
+    CopyResult, DrillResult, PersonOrder, RestoreResult, VerificationResult, VerificationVerdict,
+};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -67,6 +69,18 @@ pub struct RestoreBody {
     pub is_good: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+}
+
+/// A copy of a backup elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackupCopyBody {
+    /// The vault, without secrets.
+    pub to: String,
+    /// Identity of the copy there.
+    pub id: String,
+    /// Bytes that it added there.
+    pub bytes: u64,
 }
 
 /// A drill: a backup was restored beside the live volumes, proven and dropped.
@@ -126,6 +140,21 @@ pub(super) async fn note_drill(
     caller.need(CallerRole::Operate)?;
     let result = DrillResult { is_good, rto_s: rto_seconds, rpo_s: rpo_seconds, findings };
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), PersonOrder::NoteDrill(result)).await?)?))
+}
+
+/// Notes a copy that others made of a backup's snapshots. The newest copy in a place stays: the next one is made from it.
+#[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/copies", tag = "sets", request_body = BackupCopyBody,
+    params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
+    responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
+pub(super) async fn note_copy(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path((set, number)): Path<(String, u64)>,
+    Json(BackupCopyBody { to, id, bytes }): Json<BackupCopyBody>,
+) -> Result<Json<SetBackupRow>, ApiProblem> {
+    caller.need(CallerRole::Operate)?;
+    let order = PersonOrder::NoteCopy(CopyResult { to, id, bytes });
+    Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
 }
 
 /// The part of a catalogue that is wanted.

@@ -33,7 +33,7 @@ pub use freezing::{NothingFrozen, RoundFreeze, SetFreezing};
 pub use keeper::{KeeperLook, SetKeeper, SetOpening};
 pub use making::MadeBackup;
 pub use notice::{SetNotice, SetProblem};
-pub use people::{PersonOrder, PersonRefusal};
+pub use people::{CopyResult, PersonOrder, PersonRefusal};
 pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
 pub use proving::{DrillResult, RestoreResult, VerificationDue, VerificationResult, VerificationVerdict};
 pub use rebuilding::{CollectingError, collect_backups};

@@ -6,13 +6,15 @@ use super::{
     proving::{DrillResult, RestoreResult, VerificationResult},
 };
 use crate::{
-    catalogue::{BackupHold, BackupLock, BackupRow, CatalogueEntry, CatalogueFileError},
+    catalogue::{BackupCopy, BackupHold, BackupLock, BackupRow, CatalogueEntry, CatalogueFileError},
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;
 
 /// Longest name of a hold, in bytes.
 const HOLD_BYTES_MAX: usize = 128;
+/// Longest place or identity of a copy, in bytes.
+const COPY_TEXT_BYTES_MAX: usize = 1024;
 
 /// An order about one backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,18 @@ pub enum PersonOrder {
     NoteVerification(VerificationResult),
     NoteRestore(RestoreResult),
     NoteDrill(DrillResult),
+    NoteCopy(CopyResult),
+}
+
+/// A copy of a backup that others made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyResult {
+    /// The vault, without secrets.
+    pub to: String,
+    /// Identity of the copy there.
+    pub id: String,
+    /// Bytes that it added there.
+    pub bytes: u64,
 }
 
 /// The reason why an order is not followed. Nothing was changed.
@@ -87,6 +101,7 @@ impl SetKeeper {
             PersonOrder::NoteVerification(result) => self.note_verification(number, &row, result, by),
             PersonOrder::NoteRestore(result) => self.note_restore(number, &row, result, by),
             PersonOrder::NoteDrill(result) => self.note_drill(number, &row, result, by),
+            PersonOrder::NoteCopy(copy) => self.note_copy(number, &row, copy),
             PersonOrder::Delete { may_be_last } => self.delete_for_person(number, *may_be_last, by).await,
         }
     }
@@ -138,6 +153,20 @@ impl SetKeeper {
         self.append(CatalogueEntry::Locked(BackupLock { backup: number, for_s, by: by.to_owned() }))?;
         let span = KeepSpan(for_s);
         self.said.note(format!("{} is locked by {by} for {span} from its cut", row.start.name));
+        Ok(())
+    }
+
+    fn note_copy(&mut self, number: u64, row: &BackupRow, copy: &CopyResult) -> FollowResult {
+        let CopyResult { to, id, bytes } = copy.clone();
+        for text in [&to, &id] {
+            if text.is_empty() || text.len() > COPY_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+                let reason = format!("cannot be copied to {text:?}; say 1 to {COPY_TEXT_BYTES_MAX} bytes");
+                return Err(wrong(number, reason));
+            }
+        }
+        let text = format!("{} is copied to {to}", row.start.name);
+        self.append(CatalogueEntry::Copied(BackupCopy { backup: number, to, id, bytes }))?;
+        self.said.note(text);
         Ok(())
     }
 
