@@ -74,8 +74,7 @@ impl HostMounts {
         self.run("mount", &["--bind", path_text(folder)?, path_text(place)?]).await.map(drop)
     }
 
-    /// Unmounts all that is mounted below `folder`, detaches loop devices with images below `images`, unmounts these, and removes
-    /// the empty folders that are left, but not `folder` itself if somebody else made something in it.
+    /// Unmounts all that is mounted at `folder` and below it, detaches loop devices with images below `images`, and unmounts these.
     ///
     /// # Errors
     ///
@@ -93,10 +92,6 @@ impl HostMounts {
         }
         if problems.is_empty() {
             self.unmount_all(images, &mut problems).await;
-        }
-        if problems.is_empty() {
-            remove_folders(folder);
-            remove_folders(images);
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
@@ -198,8 +193,8 @@ fn users_text(path: &Path) -> String {
     named.join(", ") + &more
 }
 
-/// Removes the folder and the folders in it as far as they are empty. Files that somebody put there stay, and their folders.
-fn remove_folders(folder: &Path) {
+/// Removes a folder and the folders in it as far as they are empty. Files that somebody put there stay, and their folders.
+pub fn remove_empty_folders(folder: &Path) {
     for name in host_files::list(folder).unwrap_or_default() {
         let _ = host_files::remove_folder_if_empty(&folder.join(name));
     }

@@ -7,7 +7,7 @@
 pub mod device_range;
 pub mod host;
 //pub mod mailbox;
-//pub mod opening;
+pub mod opening;
 pub mod partition_table;
 pub mod shown_files;
 pub mod volume_parts;

@@ -1,6 +1,11 @@
 //! Arguments of `spindle protect`.
 
-use super::{restore::RestoreArguments, set_arguments::SetVerb, verify_set::SetVerificationArguments};
+use super::{
+    recovery::arguments::{ClosingArguments, FindingArguments, ImageMountArguments, OpeningArguments},
+    restore::RestoreArguments,
+    set_arguments::SetVerb,
+    verify_set::SetVerificationArguments,
+};
 use crate::server::place::ServerPlace;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -35,6 +40,14 @@ pub enum ProtectVerb {
     Restore(RestoreArguments),
     /// Prove a backup: export its snapshots, and check the databases and logs in them
     Verify(SetVerificationArguments),
+    /// Find a mailbox or a path in the backups of a set
+    Find(FindingArguments),
+    /// Mount the filesystems of a backup on this host, from clones that go again
+    Open(OpeningArguments),
+    /// Close a backup that was opened
+    Close(ClosingArguments),
+    /// Mount the volumes of a backup as files
+    Mount(ImageMountArguments),
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

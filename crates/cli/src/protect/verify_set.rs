@@ -223,7 +223,17 @@ async fn begin_export(
     place: &ServerPlace,
 ) -> Result<String, Refusal> {
     let volume = format!("{}/{}@{}", point.pool, point.volume, point.name);
-    let body = NewExportBody { name: name.to_owned(), volume, read_only: true };
+    begin_export_of(world, server, (name, volume, true), place).await
+}
+
+/// Exports a volume or a snapshot, and returns the URI by which it is reached from here.
+pub(super) async fn begin_export_of(
+    world: &World,
+    server: &ServerConnection,
+    (name, volume, read_only): (&str, String, bool),
+    place: &ServerPlace,
+) -> Result<String, Refusal> {
+    let body = NewExportBody { name: name.to_owned(), volume, read_only };
     server.change_to_its_end(Method::POST, "/v1/exports", Some(&body)).await?.checked()?;
     let path = format!("/v1/exports/{}", in_uri(name));
     let until = world.now() + SERVED_WITHIN;

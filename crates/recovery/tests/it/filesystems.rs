@@ -135,8 +135,6 @@ fn check(kind: &'static str, fsck: &'static [&'static str]) {
         assert!(files.is_over(), "the kernel has let go of the mount");
 
         // New mounts and a new loop device: nothing of this comes from a cache.
-        fs::create_dir_all(&images).unwrap();
-        fs::create_dir_all(&mounted).unwrap();
         let _again = ShownFiles::mount(&world, &images, "test", shown(true)).unwrap();
         let attached = host.attach(&image, device.geometry().sector).await.unwrap();
         let attached_text = attached.to_str().unwrap().to_owned();
