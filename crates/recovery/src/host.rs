@@ -82,13 +82,16 @@ impl HostMounts {
     pub async fn take_away(&self, folder: &Path, images: &Path) -> Result<(), Vec<IoError>> {
         let mut problems = Vec::new();
         self.unmount_all(folder, &mut problems).await;
-        match loop_devices_below(images) {
-            Ok(devices) => {
-                for device in devices {
-                    self.detach(&device.path, images, &mut problems).await;
+        // What is left of one step keeps all of the next one.
+        if problems.is_empty() {
+            match loop_devices_below(images) {
+                Ok(devices) => {
+                    for device in devices {
+                        self.detach(&device.path, images, &mut problems).await;
+                    }
                 }
+                Err(error) => problems.push(error),
             }
-            Err(error) => problems.push(error),
         }
         if problems.is_empty() {
             self.unmount_all(images, &mut problems).await;

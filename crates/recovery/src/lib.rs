@@ -6,7 +6,7 @@
 
 pub mod device_range;
 pub mod host;
-//pub mod mailbox;
+pub mod mailbox;
 pub mod opening;
 pub mod partition_table;
 pub mod shown_files;

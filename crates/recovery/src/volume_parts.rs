@@ -12,6 +12,9 @@ use world::{
 /// Filesystems that are mounted, as `mount -t` calls them.
 const MOUNTABLE: [&str; 4] = ["ext2", "ext3", "ext4", "xfs"];
 
+/// The words for a part without content.
+pub const EMPTY: &str = "empty";
+
 /// A volume, or a partition of one.
 pub struct VolumePart {
     /// Number of the partition; none for the volume as a whole.
@@ -26,8 +29,22 @@ pub enum PartContent {
     Filesystem(&'static str),
     /// Files of Spindle's own format: databases and logs.
     Files(Rc<dyn Directory>),
+    /// Nothing was ever written.
+    Empty,
     /// Nothing that can be shown, and why.
     Other(String),
+}
+
+impl PartContent {
+    /// The content in words.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Filesystem(kind) => (*kind).to_owned(),
+            Self::Files(_) => "files of Spindle".to_owned(),
+            Self::Empty => EMPTY.to_owned(),
+            Self::Other(what) => what.clone(),
+        }
+    }
 }
 
 /// Finds the parts of a volume: the volume as a whole, and behind it its partitions.
@@ -64,6 +81,7 @@ async fn content_of(device: &Rc<dyn BlockDevice>) -> IoResult<PartContent> {
             true => PartContent::Filesystem(kind),
             false => PartContent::Other(reason(kind)),
         },
+        DeviceSignature::Blank => PartContent::Empty,
         other => PartContent::Other(other.to_string()),
     })
 }

@@ -23,9 +23,6 @@ use world::{
     BlockDevice, Buffer, ByteOffset, IoError, IoErrorKind, IoResult, Stability, World,
 };
 
-/// The subtype of the mounts, as /proc/self/mountinfo has it.
-pub const MOUNT_KIND: &str = "fuse.spindle";
-
 /// A file to be shown.
 pub struct ShownFile {
     /// Folder in the root; none for the root itself.

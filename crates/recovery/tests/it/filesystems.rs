@@ -2,7 +2,7 @@
 
 use recovery::{
     host::HostMounts,
-    shown_files::{MOUNT_KIND, ShownFile, ShownFiles},
+    shown_files::{ShownFile, ShownFiles},
 };
 use std::{
     fs,
@@ -76,11 +76,11 @@ impl Drop for Places {
     fn drop(&mut self) {
         let mounts = mounts_below(self.folder.path()).unwrap();
         let unmount = |mount: &MountBelow| drop(Command::new("umount").arg("-l").arg(&mount.point).status());
-        mounts.iter().rev().filter(|mount| mount.kind != MOUNT_KIND).for_each(unmount);
+        mounts.iter().rev().filter(|mount| mount.kind != "fuse").for_each(unmount);
         for device in loop_devices_below(self.folder.path()).unwrap() {
             let _ = Command::new("losetup").arg("-d").arg(&device.path).status();
         }
-        mounts.iter().rev().filter(|mount| mount.kind == MOUNT_KIND).for_each(unmount);
+        mounts.iter().rev().filter(|mount| mount.kind == "fuse").for_each(unmount);
     }
 }
 

@@ -17,7 +17,6 @@ use crate::{
 use recovery::{
     opening::{OpenPart, Opening, OpeningKind},
     shown_files::ShownFiles,
-    volume_parts::PartContent,
 };
 use report::{Refusal, calendar::utc_time};
 use serde::Serialize;
@@ -74,11 +73,7 @@ pub async fn mount(
             let (of_volume, shown) = files_of(&volume, &mut image_names, (world.wall().seconds, false)).await?;
             files.extend(of_volume);
             for (part, shown) in volume.parts.iter().zip(shown) {
-                let content = match &part.content {
-                    PartContent::Filesystem(kind) => (*kind).to_owned(),
-                    PartContent::Files(_) => "files of Spindle".to_owned(),
-                    PartContent::Other(what) => what.clone(),
-                };
+                let content = part.content.text();
                 let place = Some(folder.join(shown));
                 parts.push(OpenPart { volume: volume.path.clone(), partition: part.partition, place, content });
             }

@@ -155,7 +155,7 @@ fn check_free(openings: &OpeningFolder, opening: &Opening) -> Result<(), Refusal
 }
 
 /// Makes the folder; true if it was not there.
-fn make_folder(folder: &Path) -> Result<bool, Refusal> {
+pub(super) fn make_folder(folder: &Path) -> Result<bool, Refusal> {
     let is_new = host_files::kind(folder).map_err(refused)? == host_files::PathKind::Missing;
     if is_new {
         host_files::create_private_dir_all(folder).map_err(refused)?;
@@ -220,7 +220,7 @@ fn last_words(log: &Path) -> Refusal {
 }
 
 /// Clones, exports, reaches and mounts the volumes; the images, and the places of all parts.
-async fn open_all(
+pub(super) async fn open_all(
     world: &World,
     (server, place): (&ServerConnection, &ServerPlace),
     names: &[VolumeNames],
@@ -285,7 +285,7 @@ async fn mount_parts(
         };
         let (image, at) = (opening.images.join(image), opening.folder.join(&name));
         let mounting = async {
-            if let PartContent::Other(_) = part.content {
+            if matches!(part.content, PartContent::Other(_) | PartContent::Empty) {
                 return Ok(false);
             }
             host_files::create_private_dir_all(&at)?;
@@ -295,15 +295,11 @@ async fn mount_parts(
                     host.mount(&device, &at, kind, opening.is_writable).await?;
                 }
                 PartContent::Files(_) => host.show_at(&image, &at).await?,
-                PartContent::Other(_) => unreachable!("looked at above"),
+                PartContent::Other(_) | PartContent::Empty => unreachable!("looked at above"),
             }
             Ok::<_, world::IoError>(true)
         };
-        row.content = match &part.content {
-            PartContent::Filesystem(kind) => (*kind).to_owned(),
-            PartContent::Files(_) => "files of Spindle".to_owned(),
-            PartContent::Other(what) => what.clone(),
-        };
+        row.content = part.content.text();
         match mounting.await {
             Ok(true) => {
                 taken.insert(name);
