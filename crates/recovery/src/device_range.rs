@@ -21,7 +21,8 @@ impl DeviceRange {
         let Geometry { size, sector } = device.geometry();
         let sector = u64::from(sector);
         let refuse = |kind| {
-            let context = format!("a part of {} bytes at {} of a device of {} bytes", length.0, start.0, size.0);
+            let context =
+                format!("a part of {} bytes at {} of a device of {} bytes", length.0, start.0, size.0);
             Err(IoError::new(kind, context))
         };
         if !start.0.is_multiple_of(sector) || !length.0.is_multiple_of(sector) {

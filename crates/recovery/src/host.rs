@@ -205,6 +205,7 @@ pub fn remove_empty_folders(folder: &Path) {
 }
 
 fn path_text(path: &Path) -> IoResult<&str> {
-    let refuse = || IoError::new(IoErrorKind::Unsupported, format!("{}: not a name in UTF-8", path.display()));
+    let refuse =
+        || IoError::new(IoErrorKind::Unsupported, format!("{}: not a name in UTF-8", path.display()));
     path.to_str().ok_or_else(refuse)
 }

@@ -62,7 +62,8 @@ pub struct FoundPath {
 pub fn find_path(root: &Path, path: &Path) -> IoResult<Option<FoundPath>> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let fail = |error: Errno| IoError::from_os(error.into(), format!("looking for {}", path.display()));
-    let folder = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
+    let folder =
+        open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
     let wanted = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = match openat2(&folder, wanted, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
@@ -256,10 +257,8 @@ mod tests {
     fn check(name: &str, expected: &[(&str, MailLayout, u64, Option<u64>)]) {
         let root = scene();
         let found = find_mailboxes(root.path(), name).unwrap();
-        let found: Vec<_> = found
-            .iter()
-            .map(|one| (one.path.to_str().unwrap(), one.layout, one.bytes, one.mails))
-            .collect();
+        let found: Vec<_> =
+            found.iter().map(|one| (one.path.to_str().unwrap(), one.layout, one.bytes, one.mails)).collect();
         assert_eq!(found, expected, "{name}");
     }
 
@@ -280,7 +279,10 @@ mod tests {
         let root = scene();
         let path = |path: &str| find_path(root.path(), Path::new(path)).unwrap().map(|found| found.path);
         assert_eq!(path("/home/anna/Maildir"), Some(PathBuf::from("home/anna/Maildir")));
-        assert_eq!(path("srv/link/Maildir/cur/1.a:2,S"), Some(PathBuf::from("home/anna/Maildir/cur/1.a:2,S")));
+        assert_eq!(
+            path("srv/link/Maildir/cur/1.a:2,S"),
+            Some(PathBuf::from("home/anna/Maildir/cur/1.a:2,S"))
+        );
         assert_eq!(path("vmail/out/passwd"), None);
         assert_eq!(path("../../../../etc/passwd"), None);
         assert_eq!(path("home/bert"), None);

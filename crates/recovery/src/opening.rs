@@ -138,11 +138,13 @@ impl Opening {
 pub struct OpeningFolder(PathBuf);
 
 impl OpeningFolder {
+    /// Others can enter it: filesystems below it have permissions of their own.
+    ///
     /// # Errors
     ///
     /// The folder is not there, and cannot be made.
     pub fn new(path: PathBuf) -> IoResult<Self> {
-        host_files::create_private_dir_all(&path)?;
+        host_files::create_dir_all(&path)?;
         Ok(Self(path))
     }
 

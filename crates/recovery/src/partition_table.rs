@@ -121,7 +121,8 @@ async fn gpt(device: &dyn BlockDevice, sector: u64) -> IoResult<Option<Vec<Parti
             continue;
         };
         // An entry has 128 bytes, or a multiple by a power of two.
-        let is_sound = bytes >= 128 && bytes <= 4096 && start.checked_add(length).is_some_and(|end| end <= size);
+        let is_sound =
+            bytes >= 128 && bytes <= 4096 && start.checked_add(length).is_some_and(|end| end <= size);
         if !is_sound {
             continue;
         }
@@ -130,8 +131,11 @@ async fn gpt(device: &dyn BlockDevice, sector: u64) -> IoResult<Option<Vec<Parti
             let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
             let is_used = entry[..16].iter().any(|&byte| byte != 0) && last >= first;
             let (start, end) = (first.checked_mul(sector)?, last.checked_add(1)?.checked_mul(sector)?);
-            let partition =
-                Partition { number: index as u32 + 1, start: ByteOffset(start), length: ByteCount(end - start) };
+            let partition = Partition {
+                number: index as u32 + 1,
+                start: ByteOffset(start),
+                length: ByteCount(end - start),
+            };
             (is_used && end <= size).then_some(partition)
         };
         let partitions = entries.chunks_exact(bytes as usize).enumerate().filter_map(partition);

@@ -89,7 +89,9 @@ async fn content_of(device: &Rc<dyn BlockDevice>) -> IoResult<PartContent> {
 /// What is said of a format that is not mounted.
 fn reason(kind: &str) -> String {
     let next = match kind {
-        "btrfs" => "the kernel would take it for the live filesystem of the same UUID; copy the image to another host",
+        "btrfs" => {
+            "the kernel would take it for the live filesystem of the same UUID; copy the image to another host"
+        }
         "LVM2 physical volume" => {
             "its group has the name and UUIDs of the live one: attach the image with losetup, rename with vgimportclone, mount"
         }

@@ -19,9 +19,7 @@ use requests::{DeviceRequest, ShownFilesystem};
 use std::{cell::Cell, path::Path, rc::Rc, sync::Arc};
 use tokio::sync::mpsc;
 use tree::FileTree;
-use world::{
-    BlockDevice, Buffer, ByteOffset, IoError, IoErrorKind, IoResult, Stability, World,
-};
+use world::{BlockDevice, Buffer, ByteOffset, IoError, IoErrorKind, IoResult, Stability, World};
 
 /// A file to be shown.
 pub struct ShownFile {

@@ -3,7 +3,7 @@
 //! Invariant: the inode number of a node is its index plus one, and the root is the first.
 
 use fuser::{FileAttr, FileType, INodeNo};
-use std::{collections::BTreeMap, time::UNIX_EPOCH, time::Duration};
+use std::{collections::BTreeMap, time::Duration, time::UNIX_EPOCH};
 
 /// Bytes that `stat` recommends for one read.
 const BLOCK_BYTES: u32 = 128 << 10;
@@ -39,12 +39,24 @@ impl FileTree {
     }
 
     /// Adds a file of so many bytes; its index.
-    pub fn file(&mut self, parent: usize, name: &str, (size, changed_at): (u64, i64), is_writable: bool) -> usize {
+    pub fn file(
+        &mut self,
+        parent: usize,
+        name: &str,
+        (size, changed_at): (u64, i64),
+        is_writable: bool,
+    ) -> usize {
         let permissions = if is_writable { 0o644 } else { 0o444 };
         self.add(parent, name, (FileType::RegularFile, permissions), (size, changed_at))
     }
 
-    fn add(&mut self, parent: usize, name: &str, kind: (FileType, u16), (size, changed_at): (u64, i64)) -> usize {
+    fn add(
+        &mut self,
+        parent: usize,
+        name: &str,
+        kind: (FileType, u16),
+        (size, changed_at): (u64, i64),
+    ) -> usize {
         let index = self.push(parent, kind.0, kind.1, (size, changed_at));
         let before = self.nodes[parent].children.insert(name.to_owned(), index);
         assert!(before.is_none(), "two nodes are called {name}");

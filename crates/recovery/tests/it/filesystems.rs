@@ -28,7 +28,8 @@ pub fn missing(programs: &[&str]) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("mounting needs root".to_owned());
     }
-    let is_there = |name: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|at| Path::new(at).join(name).exists());
+    let is_there =
+        |name: &str| ["/usr/sbin", "/usr/bin", "/sbin"].iter().any(|at| Path::new(at).join(name).exists());
     let absent: Vec<&str> = programs.iter().copied().filter(|name| !is_there(name)).collect();
     (!absent.is_empty()).then(|| format!("{} not installed", absent.join(", ")))
 }

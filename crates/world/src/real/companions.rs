@@ -55,7 +55,9 @@ impl ProcessIdentity {
     ///
     /// `PermissionDenied`: it is another user's.
     pub fn ask_to_end(&self) -> IoResult<()> {
-        let Some(number) = Pid::from_raw(self.process as i32).filter(|_| self.is_alive()) else { return Ok(()) };
+        let Some(number) = Pid::from_raw(self.process as i32).filter(|_| self.is_alive()) else {
+            return Ok(());
+        };
         match kill_process(number, Signal::TERM) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(error) => Err(IoError::from_os(error.into(), format!("ending process {}", self.process))),

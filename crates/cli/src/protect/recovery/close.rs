@@ -95,7 +95,11 @@ fn meant(openings: &OpeningFolder, arguments: &ClosingArguments) -> Result<Vec<O
 }
 
 /// Has the keeper close it, or takes it away if that was killed; the reasons why it is still there.
-async fn close_one(world: &World, openings: &OpeningFolder, opening: &Opening) -> Result<Vec<String>, Refusal> {
+async fn close_one(
+    world: &World,
+    openings: &OpeningFolder,
+    opening: &Opening,
+) -> Result<Vec<String>, Refusal> {
     let keeper = opening.keeper();
     if !keeper.is_alive() {
         return Ok(take_away(world, openings, opening).await.err().unwrap_or_default());

@@ -103,7 +103,8 @@ pub async fn find(
     let count = backups.len();
     for (index, backup) in backups.into_iter().enumerate() {
         console.say_progress(&format!("{} ({} of {count})", backup.name, index + 1));
-        let search = Search { world, server: &server, place, openings: &openings, console, workers: &workers };
+        let search =
+            Search { world, server: &server, place, openings: &openings, console, workers: &workers };
         let row = match search.look_into(&known, backup, &arguments.set, &goal).await {
             Ok(row) => row,
             Err(refusal) => SearchedBackup {

@@ -25,7 +25,11 @@ pub(super) struct ReachedVolume {
 /// # Errors
 ///
 /// The server does not answer, or the volume cannot be read.
-pub(super) async fn reach(world: &World, uri: &str, point: &BackupPointRow) -> Result<ReachedVolume, Refusal> {
+pub(super) async fn reach(
+    world: &World,
+    uri: &str,
+    point: &BackupPointRow,
+) -> Result<ReachedVolume, Refusal> {
     let path = format!("{}/{}", point.pool, point.volume);
     let refused = |error: world::IoError| Refusal::new(format!("{path}: {error}"), "");
     let remote = Remote::of(Path::new(uri), &RemoteSettings::default(), &|_| None)?;

@@ -70,17 +70,26 @@ pub async fn mount(
         for names in &names {
             let uri = on_server::export_snapshot(world, &server, names, place).await?;
             let volume = reach(world, &uri, &names.point).await?;
-            let (of_volume, shown) = files_of(&volume, &mut image_names, (world.wall().seconds, false)).await?;
+            let (of_volume, shown) =
+                files_of(&volume, &mut image_names, (world.wall().seconds, false)).await?;
             files.extend(of_volume);
             for (part, shown) in volume.parts.iter().zip(shown) {
                 let content = part.content.text();
                 let place = Some(folder.join(shown));
-                parts.push(OpenPart { volume: volume.path.clone(), partition: part.partition, place, content });
+                parts.push(OpenPart {
+                    volume: volume.path.clone(),
+                    partition: part.partition,
+                    place,
+                    content,
+                });
             }
         }
         let label = format!("{set}@{}", backup.note.sequence);
         let mounted = ShownFiles::mount(world, &folder, &label, files).map_err(|error| {
-            Refusal::new(error.to_string(), "FUSE is needed: /dev/fuse, and for users other than root fusermount3")
+            Refusal::new(
+                error.to_string(),
+                "FUSE is needed: /dev/fuse, and for users other than root fusermount3",
+            )
         })?;
         Ok((mounted, parts))
     };
@@ -121,7 +130,9 @@ pub async fn mount(
 pub(super) fn check_empty(folder: &Path) -> Result<(), Refusal> {
     let shown = folder.display();
     match host_files::kind(folder).map_err(refused)? {
-        PathKind::Missing => Err(Refusal::new(format!("there is no folder {shown}"), "make it first: mkdir -p")),
+        PathKind::Missing => {
+            Err(Refusal::new(format!("there is no folder {shown}"), "make it first: mkdir -p"))
+        }
         PathKind::Folder => match host_files::list(folder).map_err(refused)?.is_empty() {
             true => Ok(()),
             false => Err(Refusal::new(format!("{shown} is not empty"), "choose another folder")),

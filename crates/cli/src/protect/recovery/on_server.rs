@@ -38,8 +38,13 @@ pub(super) struct VolumeNames {
     pub clone: Option<(OpeningClone, String)>,
 }
 
-/// Chooses the names for all volumes of a backup.
-pub(super) fn names(points: Vec<BackupPointRow>, number: u64, until: i64, with_clones: bool) -> Vec<VolumeNames> {
+/// Chooses the names for all volumes of a backup, in the order of their names.
+pub(super) fn names(
+    mut points: Vec<BackupPointRow>,
+    number: u64,
+    until: i64,
+    with_clones: bool,
+) -> Vec<VolumeNames> {
     let end = format!("{number}{UNTIL}{}", file_stamp(until));
     let name = |point: BackupPointRow| {
         let short = first_bytes(&point.volume, VOLUME_BYTES_MAX);
@@ -51,6 +56,7 @@ pub(super) fn names(points: Vec<BackupPointRow>, number: u64, until: i64, with_c
         let export = format!("{OF_SNAPSHOT}{pool}-{}-{end}", first_bytes(&point.volume, 48));
         VolumeNames { point, export, clone }
     };
+    points.sort_by(|one, other| (&one.pool, &one.volume).cmp(&(&other.pool, &other.volume)));
     points.into_iter().map(name).collect()
 }
 
@@ -116,7 +122,10 @@ async fn delete_clone(server: &ServerConnection, clone: &OpeningClone) -> Result
         return match page.is_incomplete {
             false => Ok(()),
             true => Err(Refusal::new(
-                format!("whether {}/{} is still there is not known: a pool is closed", clone.pool, clone.volume),
+                format!(
+                    "whether {}/{} is still there is not known: a pool is closed",
+                    clone.pool, clone.volume
+                ),
                 "bring the pool back; then 'spindle protect close --all'",
             )),
         };
@@ -209,7 +218,13 @@ mod tests {
             }
         }
         let late = i64::from(i32::MAX);
-        for other in ["store", "store-open-17", "open-until-2020-01-01-000000", "a-17-until-2020-01-01-000000", "until"] {
+        for other in [
+            "store",
+            "store-open-17",
+            "open-until-2020-01-01-000000",
+            "a-17-until-2020-01-01-000000",
+            "until",
+        ] {
             assert!(!is_overdue(other, late), "{other}");
         }
     }

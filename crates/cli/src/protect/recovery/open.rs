@@ -70,7 +70,10 @@ pub async fn open(
         return list(&openings, console);
     }
     if !rustix::process::geteuid().is_root() {
-        return Err(Refusal::new("mounting filesystems needs root", "say sudo, or use 'spindle protect mount'"));
+        return Err(Refusal::new(
+            "mounting filesystems needs root",
+            "say sudo, or use 'spindle protect mount'",
+        ));
     }
     let server = place.connection(world)?;
     if !arguments.kept {
@@ -144,9 +147,14 @@ fn check_free(openings: &OpeningFolder, opening: &Opening) -> Result<(), Refusal
         let name = format!("{}@{}", known.set, known.number);
         let state = match known.keeper().is_alive() {
             true => format!("open already, at {}", known.folder.display()),
-            false => format!("left by a killed process at {}, and not taken away yet", known.folder.display()),
+            false => {
+                format!("left by a killed process at {}, and not taken away yet", known.folder.display())
+            }
         };
-        return Err(Refusal::new(format!("{name} is {state}"), format!("'spindle protect close {name}' first")));
+        return Err(Refusal::new(
+            format!("{name} is {state}"),
+            format!("'spindle protect close {name}' first"),
+        ));
     }
     match host_files::kind(&opening.folder).map_err(refused)? {
         host_files::PathKind::Missing => Ok(()),
@@ -158,7 +166,8 @@ fn check_free(openings: &OpeningFolder, opening: &Opening) -> Result<(), Refusal
 pub(super) fn make_folder(folder: &Path) -> Result<bool, Refusal> {
     let is_new = host_files::kind(folder).map_err(refused)? == host_files::PathKind::Missing;
     if is_new {
-        host_files::create_private_dir_all(folder).map_err(refused)?;
+        // The filesystems have the permissions that they had.
+        host_files::create_dir_all(folder).map_err(refused)?;
     }
     Ok(is_new)
 }
@@ -193,7 +202,8 @@ async fn in_background(
     let mut keeper = Companion::start(&words, log).map_err(refused)?;
     let file = openings.file_of(opening);
     loop {
-        let known = openings.read(&file).map_err(refused)?.filter(|known| known.phase != OpeningPhase::Opening);
+        let known =
+            openings.read(&file).map_err(refused)?.filter(|known| known.phase != OpeningPhase::Opening);
         if let Some(known) = known.filter(|known| !known.parts.is_empty()) {
             let is_any = known.parts.iter().any(|part| part.place.is_some());
             say_open(&known, console)?;
@@ -288,7 +298,7 @@ async fn mount_parts(
             if matches!(part.content, PartContent::Other(_) | PartContent::Empty) {
                 return Ok(false);
             }
-            host_files::create_private_dir_all(&at)?;
+            host_files::create_dir_all(&at)?;
             match &part.content {
                 PartContent::Filesystem(kind) => {
                     let device = host.attach(&image, part.device.geometry().sector).await?;
@@ -370,7 +380,13 @@ fn list(openings: &OpeningFolder, console: &Console) -> Result<ExitStatus, Refus
             "left" => "left by a killed process: 'spindle protect close --all' takes it away".to_owned(),
             state => state.to_owned(),
         };
-        console.say(&format!("{}@{} at {}: {state}; by {}", row.set, row.number, row.folder.display(), row.by));
+        console.say(&format!(
+            "{}@{} at {}: {state}; by {}",
+            row.set,
+            row.number,
+            row.folder.display(),
+            row.by
+        ));
         say_parts(&row.parts, console);
         row.problems.iter().for_each(|problem| console.say(&format!("  not closed: {problem}")));
     }

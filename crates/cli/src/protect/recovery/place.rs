@@ -21,9 +21,23 @@ pub(super) fn opening_folder() -> Result<OpeningFolder, Refusal> {
         None if user.is_root() => PathBuf::from("/run/spindle"),
         None => folder("XDG_RUNTIME_DIR")
             .map(|run| run.join("spindle"))
-            .unwrap_or_else(|| PathBuf::from(format!("/tmp/spindle-{}", user.as_raw()))),
+            .map_or_else(|| own_temporary(user.as_raw()), Ok)?,
     };
     OpeningFolder::new(run.join("open")).map_err(refused)
+}
+
+/// A folder of this user where the machine has none for users.
+fn own_temporary(user: u32) -> Result<PathBuf, Refusal> {
+    let path = PathBuf::from(format!("/tmp/spindle-{user}"));
+    host_files::create_private_dir_all(&path).map_err(refused)?;
+    // Anyone may make things in /tmp.
+    match rustix::fs::lstat(&path) {
+        Ok(found) if found.st_uid == user && found.st_mode & 0o077 == 0 => Ok(path),
+        _ => Err(Refusal::new(
+            format!("{}: others have access to it", path.display()),
+            "remove it, or set XDG_RUNTIME_DIR",
+        )),
+    }
 }
 
 /// `root (process 123)`, or the number of another user.

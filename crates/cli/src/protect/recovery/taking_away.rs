@@ -120,7 +120,11 @@ pub(super) async fn watch(world: &World, file: &Path, console: &Console) -> Resu
 }
 
 /// Takes away what killed processes left on this host, and says so. What is in use stays, and is said.
-pub(super) async fn clean_up(world: &World, folder: &OpeningFolder, console: &Console) -> Result<(), Refusal> {
+pub(super) async fn clean_up(
+    world: &World,
+    folder: &OpeningFolder,
+    console: &Console,
+) -> Result<(), Refusal> {
     let openings = folder.all().map_err(|error| Refusal::new(error.to_string(), ""))?;
     for opening in openings.into_iter().filter(|opening| !opening.keeper().is_alive()) {
         let name = format!("{}@{}", opening.set, opening.number);
@@ -129,7 +133,9 @@ pub(super) async fn clean_up(world: &World, folder: &OpeningFolder, console: &Co
                 "{name} at {} was left by a process that was killed: it is taken away now",
                 opening.folder.display()
             )),
-            Err(problems) => console.warn(&format!("{name}, left by a killed process: {}", problems.join("; "))),
+            Err(problems) => {
+                console.warn(&format!("{name}, left by a killed process: {}", problems.join("; ")))
+            }
         }
     }
     Ok(())

@@ -65,7 +65,9 @@ pub struct FolderUser {
 pub fn users_of_folder(folder: &Path) -> Vec<FolderUser> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         let own = entry.path();
         let links = ["cwd", "root", "exe"].map(|link| own.join(link));
         let open = fs::read_dir(own.join("fd")).into_iter().flatten().flatten().map(|file| file.path());
@@ -97,10 +99,10 @@ mod tests {
         assert_eq!(users_of_folder(folder.path()), []);
         let file = fs::File::create(&path).unwrap();
         let users = users_of_folder(folder.path());
-        assert_eq!(users.iter().map(|user| (user.process, &user.path)).collect::<Vec<_>>(), [(
-            std::process::id(),
-            &path
-        )]);
+        assert_eq!(
+            users.iter().map(|user| (user.process, &user.path)).collect::<Vec<_>>(),
+            [(std::process::id(), &path)]
+        );
         drop(file);
         assert_eq!(users_of_folder(folder.path()), []);
     }
