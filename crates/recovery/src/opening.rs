@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. The file is there before anything is made here or on the server, and names all of it.
-//! 2. It goes when all of that is gone, and not before.
+//! 2. It goes when all of that is gone, and not before; another opening of the same backup can only follow then.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -168,6 +168,12 @@ impl OpeningFolder {
         host_files::write_atomically_unflushed(&self.file_of(opening), text.as_bytes())
     }
 
+    /// True while the file is of this opening: another one of the same backup may have followed.
+    pub fn has(&self, opening: &Opening) -> bool {
+        let known = self.read(&self.file_of(opening)).ok().flatten();
+        known.is_some_and(|known| known.keeper() == opening.keeper())
+    }
+
     /// Removes the file of one that is gone.
     pub fn remove(&self, opening: &Opening) -> IoResult<()> {
         match host_files::remove_file(&self.file_of(opening)) {
@@ -226,9 +232,13 @@ mod tests {
         folder.write(&other).unwrap();
         assert_eq!(folder.all().unwrap().len(), 2);
         assert_eq!(folder.read(&folder.file_of(&one)).unwrap().as_ref(), Some(&one));
-        assert!(one.keeper().is_alive());
+        assert!(one.keeper().is_alive() && folder.has(&one));
+        // One that follows has the file, and not the process.
+        let follower = Opening { process_started: one.process_started + 1, ..one.clone() };
+        assert!(!folder.has(&follower) && !follower.keeper().is_alive());
         folder.remove(&one).unwrap();
         folder.remove(&one).unwrap();
+        assert!(!folder.has(&one));
         assert_eq!(folder.all().unwrap(), [other]);
     }
 

@@ -112,13 +112,13 @@ fn what_a_host_that_died_left_on_the_server_goes_when_it_is_overdue() {
     let host = MailHost::begin(&[("ext", "ext4", EXT4_GB)]);
     let number = host.back_up();
     // Clones as another host would have made them: one is overdue, one is not, and one is a person's.
-    for suffix in ["open-1-until-2020-01-01-000000", "open-1-until-2999-01-01-000000", "until-2020"] {
+    for suffix in ["open-1-9-until-2020-01-01-000000", "open-1-9-until-2999-01-01-000000", "until-2020"] {
         host.done(&["restore", "post", &number, "--as", suffix]);
     }
     host.done(&["close", "--all"]);
     let mut volumes = host.volumes();
     volumes.sort();
-    assert_eq!(volumes, ["ext", "ext-open-1-until-2999-01-01-000000", "ext-until-2020"]);
+    assert_eq!(volumes, ["ext", "ext-open-1-9-until-2999-01-01-000000", "ext-until-2020"]);
 }
 
 #[test]

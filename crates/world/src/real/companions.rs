@@ -12,20 +12,38 @@ use rustix::{
     process::{Pid, Signal, kill_process, setsid},
 };
 use std::{
-    env, fs,
+    env, fmt, fs,
     io::{self, Read},
     path::Path,
     process::{self, Child, ChildStdin, Command, Stdio},
+    str::FromStr,
     thread,
 };
 use tokio::sync::oneshot;
 
-/// A process of this machine, until the machine starts again.
+/// A process of this machine, until the machine starts again. As text: `PROCESS:TICKS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessIdentity {
     pub process: u32,
     /// Ticks of the clock between the machine's start and the process's (proc(5), field 22 of stat).
     pub started_ticks: u64,
+}
+
+impl fmt::Display for ProcessIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.process, self.started_ticks)
+    }
+}
+
+impl FromStr for ProcessIdentity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once(':').and_then(|(process, ticks)| {
+            Some(Self { process: process.parse().ok()?, started_ticks: ticks.parse().ok()? })
+        });
+        parts.ok_or_else(|| format!("{text:?} is no process"))
+    }
 }
 
 impl ProcessIdentity {
@@ -155,6 +173,8 @@ mod tests {
     fn a_process_is_known_until_it_ends_and_its_number_alone_is_not_enough() {
         let own = ProcessIdentity::own();
         assert!(own.is_alive());
+        assert_eq!(own.to_string().parse(), Ok(own));
+        assert!("7".parse::<ProcessIdentity>().is_err());
         assert!(!ProcessIdentity { started_ticks: own.started_ticks + 1, ..own }.is_alive());
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let other = ProcessIdentity::of(child.id()).unwrap();

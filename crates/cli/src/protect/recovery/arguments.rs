@@ -3,6 +3,7 @@
 use crate::quantity::parse_duration;
 use clap::Args;
 use std::{path::PathBuf, time::Duration};
+use world::real::companions::ProcessIdentity;
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
@@ -92,8 +93,12 @@ pub struct ClosingArguments {
     pub all: bool,
 
     /// Started by this program: takes away what this file names when its keeper is gone
-    #[arg(long, hide = true, value_name = "FILE", conflicts_with_all = ["which", "all"])]
+    #[arg(long, hide = true, value_name = "FILE", conflicts_with_all = ["which", "all"], requires = "keeper")]
     pub watch: Option<PathBuf>,
+
+    /// The process that is watched
+    #[arg(long, hide = true, value_name = "PROCESS")]
+    pub keeper: Option<ProcessIdentity>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -35,8 +35,8 @@ pub async fn close(
     place: &ServerPlace,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
-    if let Some(file) = &arguments.watch {
-        watch(world, file, console).await?;
+    if let (Some(file), Some(keeper)) = (&arguments.watch, arguments.keeper) {
+        watch(world, file, keeper, console).await?;
         return console.finish(ExitStatus::Pass);
     }
     let openings = opening_folder()?;

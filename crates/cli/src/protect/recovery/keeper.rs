@@ -139,7 +139,7 @@ impl OpeningKeeper {
 
 fn start_watcher(folder: &OpeningFolder, opening: &Opening) -> Result<Companion, Refusal> {
     let file = folder.file_of(opening);
-    let words = ["protect", "close", "--watch"].map(str::to_owned);
-    let arguments = [&words[..], &[file.display().to_string()]].concat();
+    let (path, keeper) = (file.display().to_string(), opening.keeper().to_string());
+    let arguments = ["protect", "close", "--watch", &path, "--keeper", &keeper].map(str::to_owned);
     Companion::start_tied(&arguments, &file.with_extension("log")).map_err(refused)
 }

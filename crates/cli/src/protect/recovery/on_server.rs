@@ -17,6 +17,7 @@ use control::web::{
 };
 use recovery::opening::{Opening, OpeningClone};
 use report::{Refusal, calendar::file_stamp};
+use std::process;
 
 /// Between the number of a backup and the end of its opening in the names.
 const UNTIL: &str = "-until-";
@@ -45,7 +46,8 @@ pub(super) fn names(
     until: i64,
     with_clones: bool,
 ) -> Vec<VolumeNames> {
-    let end = format!("{number}{UNTIL}{}", file_stamp(until));
+    // Two openings in one second have different names.
+    let end = format!("{number}-{}{UNTIL}{}", process::id(), file_stamp(until));
     let name = |point: BackupPointRow| {
         let short = first_bytes(&point.volume, VOLUME_BYTES_MAX);
         let (pool, volume) = (first_bytes(&point.pool, 24), format!("{short}-{OF_CLONE}{end}"));
@@ -138,14 +140,18 @@ async fn delete_clone(server: &ServerConnection, clone: &OpeningClone) -> Result
 /// True if a name is that of an export or a clone of an opening whose end has passed.
 fn is_overdue(name: &str, now: i64) -> bool {
     let Some((before, end)) = name.rsplit_once(UNTIL) else { return false };
-    let has_number = before.rsplit_once('-').is_some_and(|(kind, number)| {
-        !number.is_empty()
-            && number.bytes().all(|byte| byte.is_ascii_digit())
-            && (kind.starts_with(OF_SNAPSHOT) || kind.starts_with(OF_CLONE) || kind.ends_with("-open"))
+    let number_end = |text: &'_ str| -> Option<usize> {
+        let (rest, number) = text.rsplit_once('-')?;
+        (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(rest.len())
+    };
+    // Behind the kind are the numbers of the backup and of the process.
+    let kind = number_end(before).and_then(|at| Some(&before[..number_end(&before[..at])?]));
+    let has_kind = kind.is_some_and(|kind| {
+        kind.starts_with(OF_SNAPSHOT) || kind.starts_with(OF_CLONE) || kind.ends_with("-open")
     });
     // Stamps sort like their times.
     let latest = file_stamp(now - OVERDUE_AFTER_S);
-    has_number && end.len() == latest.len() && end < latest.as_str()
+    has_kind && end.len() == latest.len() && end < latest.as_str()
 }
 
 /// Deletes what openings left on the server whose ends have passed, of this host or another: one that died took nothing away.
@@ -221,6 +227,7 @@ mod tests {
         for other in [
             "store",
             "store-open-17",
+            "store-open-17-until-2020-01-01-000000",
             "open-until-2020-01-01-000000",
             "a-17-until-2020-01-01-000000",
             "until",

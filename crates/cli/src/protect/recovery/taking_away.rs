@@ -13,7 +13,11 @@ use report::Refusal;
 use std::{path::Path, rc::Rc, time::Duration};
 use world::{
     World,
-    real::{RealPrograms, companions, signals::interrupted},
+    real::{
+        RealPrograms,
+        companions::{self, ProcessIdentity},
+        signals::interrupted,
+    },
     with_deadline,
 };
 
@@ -39,6 +43,10 @@ pub(super) async fn take_away(
     folder: &OpeningFolder,
     opening: &Opening,
 ) -> Result<(), Vec<String>> {
+    if !folder.has(opening) {
+        // Somebody else has done it; what is there now is of another opening.
+        return Ok(());
+    }
     let here = host_mounts().take_away(&opening.folder, &opening.images).await;
     let mut problems: Vec<String> = match here {
         Ok(()) => Vec::new(),
@@ -106,15 +114,21 @@ pub(super) async fn take_away_at_last(
 }
 
 /// The watcher: waits for the end of the process that started it, and takes away what is left of its open backup.
-pub(super) async fn watch(world: &World, file: &Path, console: &Console) -> Result<(), Refusal> {
+pub(super) async fn watch(
+    world: &World,
+    file: &Path,
+    keeper: ProcessIdentity,
+    console: &Console,
+) -> Result<(), Refusal> {
     companions::leave_session();
     // The first SIGTERM or Ctrl-C is not for it: the keeper gets one, too, and ends in order.
     drop(interrupted());
     companions::tie_cut().await;
     let refused = |error: world::IoError| Refusal::new(error.to_string(), "");
     let folder = OpeningFolder::new(file.parent().unwrap_or(Path::new("/")).to_owned()).map_err(refused)?;
-    let Some(mut opening) = folder.read(file).map_err(refused)? else { return Ok(()) };
-    // Its keeper has gone between the last step and the removal of the file, or was killed.
+    let known = folder.read(file).map_err(refused)?;
+    // Its keeper was done, and another opening may have followed.
+    let Some(mut opening) = known.filter(|known| known.keeper() == keeper) else { return Ok(()) };
     take_away_at_last(world, &folder, &mut opening, console).await;
     Ok(())
 }
