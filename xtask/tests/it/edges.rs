@@ -13,6 +13,7 @@ const ROOMS: [&str; 18] = [
     "nbd",
     "plan",
     "protect",
+    "recovery",
     "replication",
     "report",
     "runs",
@@ -26,7 +27,7 @@ const ROOMS: [&str; 18] = [
 ];
 
 /// The rooms that each room may use; [`allowed`] knows those of the three at the top. A room that is not listed may use none.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("array", &["world"]),
     ("iscsi", &["world"]),
     ("nbd", &["tls", "world"]),
@@ -35,6 +36,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("verify", &["maildb", "report", "world"]),
     ("workload", &["maildb", "verify", "plan", "protect", "report", "world"]),
     ("protect", &["maildb", "array", "replication", "verify", "report", "world"]),
+    ("recovery", &["world"]),
     ("plan", &["report"]),
     ("twin", &["array", "workload", "plan", "report", "world"]),
     ("runs", &["array", "maildb", "plan", "protect", "report", "verify", "workload", "world"]),

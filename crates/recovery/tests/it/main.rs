@@ -2,3 +2,4 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod filesystems;
+mod partitions;
