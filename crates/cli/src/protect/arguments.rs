@@ -1,8 +1,9 @@
 //! Arguments of `spindle protect`.
 
 use super::{
-    drill_set::DrillArguments, rebuild_set::RebuildArguments, report_set::SetReportArguments,
-    restore::RestoreArguments, set_arguments::SetVerb, vault::arguments::VaultVerb,
+    drill_set::DrillArguments, rebuild_set::RebuildArguments,
+    recovery::arguments::{ClosingArguments, FindingArguments, ImageMountArguments, OpeningArguments},
+    report_set::SetReportArguments, restore::RestoreArguments, set_arguments::SetVerb, vault::arguments::VaultVerb,
     verify_set::SetVerificationArguments,
 };
 use crate::server::place::ServerPlace;
@@ -50,6 +51,14 @@ pub enum ProtectVerb {
         #[command(subcommand)]
         verb: VaultVerb,
     },
+    /// Find a mailbox or a path in the backups of a set
+    Find(FindingArguments),
+    /// Mount the filesystems of a backup on this host, from clones that go again
+    Open(OpeningArguments),
+    /// Close a backup that was opened
+    Close(ClosingArguments),
+    /// Mount the volumes of a backup as files
+    Mount(ImageMountArguments),
     /// Keep sets on this mail host: run their hooks, freeze filesystems, and ask the server of the pools for cuts
     Run(ProtectRunArguments),
 }

@@ -1,8 +1,10 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
-//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`, `restore` with `restore_hooks`, `report_set`, `rebuild_set`, `drill_set` with `drills`, and `verify_set` with
-//! `verification` (on a thread of its own: `verifier_thread`) over `backup_points` (backups as the pools have them) and `backup_exports`, and `run` (the agent that keeps sets
-//! on a mail host) with `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
+//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`. `backup_points` (backups as the
+//! pools have them) and `backup_exports` are beneath `restore` with `restore_hooks`, `verify_set` with `verification` (on a thread
+//! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host).
+//! `report_set` and `rebuild_set` are about catalogues. `run` is the agent that keeps sets on a mail host, with
+//! `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
 //! `outlook` (what would be made and deleted).
 
 mod application;
@@ -14,6 +16,7 @@ mod drills;
 mod outlook;
 mod rebuild_set;
 mod report_set;
+mod recovery;
 pub mod restore;
 mod restore_hooks;
 mod run;
@@ -45,6 +48,10 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
         ProtectVerb::Report(report) => report_set::run(&world, report, &arguments.place, &console).await,
         ProtectVerb::Rebuild(rebuild) => rebuild_set::run(&world, rebuild, &arguments.place, &console).await,
         ProtectVerb::Vault { verb } => vault::run(&world, verb, &arguments.place, &console).await,
+        ProtectVerb::Mount(mount) => recovery::mount(&world, mount, &arguments.place, &console).await,
+        ProtectVerb::Open(open) => recovery::open(&world, open, &arguments.place, &console).await,
+        ProtectVerb::Close(close) => recovery::close(&world, close, &arguments.place, &console).await,
+        ProtectVerb::Find(find) => recovery::find(&world, find, &arguments.place, &console).await,
         ProtectVerb::Run(run) => run::run(&world, run, &arguments.place, &console).await,
     })
 }

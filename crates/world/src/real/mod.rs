@@ -18,6 +18,8 @@ pub mod append_file;
 
 pub mod engine;
 
+pub mod companions;
+
 pub mod file;
 
 pub mod folder;

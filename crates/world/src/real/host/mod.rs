@@ -9,6 +9,7 @@ pub mod drive;
 pub mod kernel_log;
 pub mod machine;
 pub mod mount;
+pub mod mounts_below;
 pub mod signature;
 mod usage_text;
 
@@ -19,6 +20,9 @@ pub use kernel_log::{DeviceNames, KernelDeviceError, KernelLog, KernelLogUpdate}
 pub use machine::{Machine, ProcessUse, machine, process_use};
 pub(super) use mount::Mount;
 pub use mount::{DeviceUse, Filesystem, filesystem_of, usage_of_device};
+pub use mounts_below::{
+    FolderUser, LoopDevice, MountBelow, loop_devices_below, mounts_below, users_of_folder,
+};
 pub use signature::{DeviceSignature, signature_of};
 pub use usage_text::usages_text;
 

@@ -1,0 +1,13 @@
+//! Backups opened on this machine: volumes as files, their filesystems mounted, and mailboxes found in them.
+//!
+//! Reading order: [`partition_table`] and [`device_range`] (parts of a device), [`volume_parts`] (all parts of one volume, with
+//! what each holds), [`shown_files`] (devices as files of a FUSE filesystem), [`host`] (mounts, loop devices, and who uses them),
+//! [`opening`] (an open backup as a file on this host remembers it), [`mailbox`] (mailboxes in mounted files).
+
+pub mod device_range;
+pub mod host;
+pub mod mailbox;
+pub mod opening;
+pub mod partition_table;
+pub mod shown_files;
+pub mod volume_parts;

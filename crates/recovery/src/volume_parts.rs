@@ -1,0 +1,102 @@
+//! The parts of a volume that can be looked into: the volume itself or its partitions, and what each holds.
+
+use crate::{device_range::DeviceRange, partition_table::partitions_of};
+use std::rc::Rc;
+use world::{
+    BlockDevice, Directory, IoResult,
+    extent_directory::ExtentDirectory,
+    overlay::ReadOnlyView,
+    real::host::{DeviceSignature, signature_of},
+};
+
+/// Filesystems that are mounted, as `mount -t` calls them.
+const MOUNTABLE: [&str; 4] = ["ext2", "ext3", "ext4", "xfs"];
+
+/// The words for a part without content.
+pub const EMPTY: &str = "empty";
+
+/// A volume, or a partition of one.
+pub struct VolumePart {
+    /// Number of the partition; none for the volume as a whole.
+    pub partition: Option<u32>,
+    pub device: Rc<dyn BlockDevice>,
+    pub content: PartContent,
+}
+
+/// The content of a part.
+pub enum PartContent {
+    /// A filesystem that can be mounted, by its type.
+    Filesystem(&'static str),
+    /// Files of Spindle's own format: databases and logs.
+    Files(Rc<dyn Directory>),
+    /// Nothing was ever written.
+    Empty,
+    /// Nothing that can be shown, and why.
+    Other(String),
+}
+
+impl PartContent {
+    /// The content in words.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Filesystem(kind) => (*kind).to_owned(),
+            Self::Files(_) => "files of Spindle".to_owned(),
+            Self::Empty => EMPTY.to_owned(),
+            Self::Other(what) => what.clone(),
+        }
+    }
+}
+
+/// Finds the parts of a volume: the volume as a whole, and behind it its partitions.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub async fn parts_of(device: Rc<dyn BlockDevice>) -> IoResult<Vec<VolumePart>> {
+    let whole = content_of(&device).await?;
+    let has_table = matches!(&whole, PartContent::Other(what) if what.contains("partition table"));
+    let partitions = if has_table { partitions_of(&*device).await? } else { Vec::new() };
+    let mut parts = vec![VolumePart { partition: None, device: Rc::clone(&device), content: whole }];
+    for partition in partitions {
+        let range = DeviceRange::new(Rc::clone(&device), partition.start, partition.length);
+        // One that is no whole sectors of the volume cannot be a device of its own.
+        let Ok(range) = range else { continue };
+        let device: Rc<dyn BlockDevice> = Rc::new(range);
+        let content = content_of(&device).await?;
+        parts.push(VolumePart { partition: Some(partition.number), device, content });
+    }
+    Ok(parts)
+}
+
+async fn content_of(device: &Rc<dyn BlockDevice>) -> IoResult<PartContent> {
+    Ok(match signature_of(&**device).await? {
+        DeviceSignature::Spindle => {
+            let view: Rc<dyn BlockDevice> = Rc::new(ReadOnlyView(Rc::clone(device)));
+            match ExtentDirectory::open(view).await {
+                Ok(directory) => PartContent::Files(Rc::new(directory)),
+                Err(error) => PartContent::Other(format!("files of Spindle: {error}")),
+            }
+        }
+        DeviceSignature::Known(kind) => match MOUNTABLE.contains(&kind) {
+            true => PartContent::Filesystem(kind),
+            false => PartContent::Other(reason(kind)),
+        },
+        DeviceSignature::Blank => PartContent::Empty,
+        other => PartContent::Other(other.to_string()),
+    })
+}
+
+/// What is said of a format that is not mounted.
+fn reason(kind: &str) -> String {
+    let next = match kind {
+        "btrfs" => {
+            "the kernel would take it for the live filesystem of the same UUID; copy the image to another host"
+        }
+        "LVM2 physical volume" => {
+            "its group has the name and UUIDs of the live one: attach the image with losetup, rename with vgimportclone, mount"
+        }
+        "LUKS encryption" => "attach the image with losetup, and unlock it with cryptsetup",
+        _ => return kind.to_owned(),
+    };
+    format!("{kind}: {next}")
+}
