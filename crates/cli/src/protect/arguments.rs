@@ -1,9 +1,13 @@
 //! Arguments of `spindle protect`.
 
 use super::{
-    drill_set::DrillArguments, rebuild_set::RebuildArguments,
+    drill_set::DrillArguments,
+    rebuild_set::RebuildArguments,
     recovery::arguments::{ClosingArguments, FindingArguments, ImageMountArguments, OpeningArguments},
-    report_set::SetReportArguments, restore::RestoreArguments, set_arguments::SetVerb, vault::arguments::VaultVerb,
+    report_set::SetReportArguments,
+    restore::RestoreArguments,
+    set_arguments::SetVerb,
+    vault::arguments::VaultVerb,
     verify_set::SetVerificationArguments,
 };
 use crate::server::place::ServerPlace;
