@@ -92,7 +92,7 @@ impl Rows {
     }
 }
 
-/// What one program did for one copy.
+/// Time and bytes of one copy by one program.
 struct Step {
     seconds: f64,
     stored_bytes: f64,
