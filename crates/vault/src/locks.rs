@@ -121,7 +121,8 @@ impl VaultLock {
     /// `Locked`, or the vault cannot be read.
     pub async fn confirm(&self) -> VaultResult<()> {
         self.repository.access.world.sleep_until(self.written + SECOND_LOOK_AFTER).await;
-        look_for_others(&self.repository, self.kind, Some(*self.id.borrow())).await
+        let own = *self.id.borrow();
+        look_for_others(&self.repository, self.kind, Some(own)).await
     }
 
     /// Takes a lock; `None` if the vault cannot be written by this process.
