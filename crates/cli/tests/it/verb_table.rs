@@ -159,7 +159,6 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "restore",
         By(&[
             "GET /volumes",
-            "GET /pools",
             "POST /pools/{pool}/volumes",
             "POST /exports",
             "GET /exports/{export}",
