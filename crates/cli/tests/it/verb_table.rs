@@ -158,7 +158,6 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "protect vault",
         "restore",
         By(&[
-            "GET /volumes",
             "POST /pools/{pool}/volumes",
             "POST /exports",
             "GET /exports/{export}",
