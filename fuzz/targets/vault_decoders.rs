@@ -1,4 +1,4 @@
-//! What a vault holds, unsealed: headers of packs, indexes, trees, key files, records, snapshots; the first byte chooses.
+//! Content of a vault, unsealed: headers of packs, indexes, trees, key files, records, snapshots; the first byte chooses.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

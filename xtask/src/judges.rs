@@ -12,6 +12,7 @@
 //! | ddrescuelog | Debian `gddrescue` | the map of what `pool salvage` could not read |
 //! | promtool, prometheus | Debian `prometheus` | our metrics, dashboard and alert rules |
 //! | etcd, etcdctl | Debian `etcd-server`, `etcd-client` | failover without a person, with etcd as the witness |
+//! | restic | Debian `restic` | vaults |
 //! | dummy-ups, upsmon | Debian `nut-server`, `nut-client` | `spindle power` |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
@@ -138,6 +139,7 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("upsd", "-V", "nut-server"),
         ("etcd", "--version", "etcd-server"),
         ("etcdctl", "version", "etcd-client"),
+        ("restic", "version", "restic"),
     ];
     let of_ceph = [
         ("ceph-mon", "--version", "ceph-mon"),

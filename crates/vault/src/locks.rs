@@ -51,6 +51,7 @@ pub struct VaultLock {
     kind: LockKind,
     id: RefCell<BlobId>,
     refreshed: Cell<Moment>,
+    written: Moment,
 }
 
 impl LockJson {
@@ -85,23 +86,43 @@ impl VaultLock {
     ///
     /// `Locked`: by somebody else; or the vault cannot be written.
     pub async fn take(repository: &Rc<Repository>, kind: LockKind) -> VaultResult<Self> {
-        look_for_others(repository, kind, None).await?;
-        let world = &repository.access.world;
-        let id = write_lock(repository, kind).await?;
-        let lock = Self {
-            repository: Rc::clone(repository),
-            kind,
-            id: RefCell::new(id),
-            refreshed: Cell::new(world.now()),
-        };
-        world.sleep(SECOND_LOOK_AFTER).await;
-        match look_for_others(repository, kind, Some(id)).await {
+        let lock = Self::begin(repository, kind).await?;
+        match lock.confirm().await {
             Ok(()) => Ok(lock),
             Err(error) => {
                 lock.release().await?;
                 Err(error)
             }
         }
+    }
+
+    /// The first half of [`Self::take`]: until [`Self::confirm`] returns, read alone.
+    ///
+    /// # Errors
+    ///
+    /// As of `take`.
+    pub async fn begin(repository: &Rc<Repository>, kind: LockKind) -> VaultResult<Self> {
+        look_for_others(repository, kind, None).await?;
+        let id = write_lock(repository, kind).await?;
+        let written = repository.access.world.now();
+        Ok(Self {
+            repository: Rc::clone(repository),
+            kind,
+            id: RefCell::new(id),
+            refreshed: Cell::new(written),
+            written,
+        })
+    }
+
+    /// The second half, some time later: somebody who came at the same time is seen now. Release the lock after an error.
+    ///
+    /// # Errors
+    ///
+    /// `Locked`, or the vault cannot be read.
+    pub async fn confirm(&self) -> VaultResult<()> {
+        self.repository.access.world.sleep_until(self.written + SECOND_LOOK_AFTER).await;
+        let own = *self.id.borrow();
+        look_for_others(&self.repository, self.kind, Some(own)).await
     }
 
     /// Takes a lock; `None` if the vault cannot be written by this process.

@@ -77,7 +77,7 @@ impl PackedBlob {
         if BlobId::of(&plain) == self.id { Ok(plain) } else { Err(damaged("its SHA-256 is wrong")) }
     }
 
-    /// Plain bytes.
+    /// Bytes before it was compressed and sealed.
     pub fn plain_bytes(&self) -> u32 {
         self.plain_length.unwrap_or(self.length.saturating_sub(SEAL_BYTES as u32))
     }

@@ -23,6 +23,7 @@ mod serve;
 mod serve_beside;
 mod table;
 mod targets;
+mod vault;
 mod verify;
 
 pub(crate) use replication::relay::DelayRelay;
@@ -77,6 +78,8 @@ enum Name {
     Plan,
     /// 'spindle verify' in memory, and on the storage beside fio
     Verify,
+    /// 'spindle protect vault' beside restic and borg
+    Vault,
 }
 
 /// Setting common to all benches.
@@ -116,7 +119,11 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Replication => "replication",
         Name::Plan => "plan",
         Name::Verify => "verify",
+        Name::Vault => "vault",
     };
+    if options.name == Name::Vault {
+        vault::prepare(install)?;
+    }
     if options.name == Name::Targets {
         targets::prepare(install)?;
     }
@@ -126,7 +133,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
         Name::Serve => &serve_beside::EXAMPLES,
-        Name::Replication | Name::Plan => &[],
+        Name::Replication | Name::Plan | Name::Vault => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
@@ -144,6 +151,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Replication => replication::run(&setting, &programs, &mut record)?,
         Name::Plan => plan::run(&setting, &programs, &mut record)?,
         Name::Verify => verify::run(&setting, &programs, &mut record)?,
+        Name::Vault => vault::run(&setting, &programs, &mut record)?,
     };
     drop(scratch);
     if rows.is_empty() {

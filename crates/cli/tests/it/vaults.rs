@@ -48,7 +48,7 @@ const LOG_BYTES: usize = 8 << 20;
 struct Scene {
     bench: Bench,
     served: Served,
-    /// What the volumes hold.
+    /// Contents of the volumes.
     store: Vec<u8>,
     log: Vec<u8>,
 }

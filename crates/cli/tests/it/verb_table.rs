@@ -173,8 +173,6 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "protect vault",
         "restore",
         By(&[
-            "GET /volumes",
-            "GET /pools",
             "POST /pools/{pool}/volumes",
             "POST /exports",
             "GET /exports/{export}",

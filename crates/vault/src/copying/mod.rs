@@ -88,12 +88,14 @@ pub struct CopyOutcome {
 ///
 /// A volume cannot be read, or the vault not be written; it is locked, or damaged. Earlier copies are as they were.
 pub async fn copy(repository: &Rc<Repository>, order: CopyOrder, job: &Job) -> VaultResult<CopyOutcome> {
-    let lock = VaultLock::take(repository, LockKind::Shared).await?;
-    let copied = Copy::begin(repository, &lock, job, order.throttle).await;
-    let copied = match copied {
-        Ok(mut copy) => copy.all(order).await,
-        Err(error) => Err(error),
+    let lock = VaultLock::begin(repository, LockKind::Shared).await?;
+    let copied = async {
+        // It only reads, so the lock's second look comes after it.
+        let mut copy = Copy::begin(repository, &lock, job, order.throttle).await?;
+        lock.confirm().await?;
+        copy.all(order).await
     };
+    let copied = copied.await;
     let released = lock.release().await;
     let outcome = copied?;
     released?;
