@@ -4,7 +4,7 @@ use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rooms that exist or are to come.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "array",
     "cli",
     "control",

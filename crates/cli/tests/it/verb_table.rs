@@ -148,7 +148,6 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "open",
         By(&[
             "GET /points",
-            "GET /volumes",
             "POST /volumes/{volume}/clones",
             "DELETE /volumes/{volume}",
             "GET /exports",
@@ -157,17 +156,12 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
             "DELETE /exports/{export}",
         ]),
     ),
-    (
-        "protect",
-        "close",
-        By(&["GET /volumes", "DELETE /volumes/{volume}", "GET /exports", "DELETE /exports/{export}"]),
-    ),
+    ("protect", "close", By(&["DELETE /volumes/{volume}", "GET /exports", "DELETE /exports/{export}"])),
     (
         "protect",
         "find",
         By(&[
             "GET /points",
-            "GET /volumes",
             "POST /volumes/{volume}/clones",
             "DELETE /volumes/{volume}",
             "POST /exports",
