@@ -234,9 +234,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         for folder in [
-            "home/anna/Maildir/cur",
-            "home/anna/Maildir/new",
-            "home/anna/Maildir/.Sent/cur",
+            "users/anna/Maildir/cur",
+            "users/anna/Maildir/new",
+            "users/anna/Maildir/.Sent/cur",
             "vmail/example.org/anna/cur",
             "vmail/example.org/anna/new",
             "vmail/example.net/anna/mdbox/storage",
@@ -245,12 +245,12 @@ mod tests {
         ] {
             fs::create_dir_all(at(folder)).unwrap();
         }
-        fs::write(at("home/anna/Maildir/cur/1.a:2,S"), "12345").unwrap();
-        fs::write(at("home/anna/Maildir/.Sent/cur/2.a"), "123").unwrap();
-        fs::write(at("home/anna/Maildir/dovecot-uidlist"), "1").unwrap();
+        fs::write(at("users/anna/Maildir/cur/1.a:2,S"), "12345").unwrap();
+        fs::write(at("users/anna/Maildir/.Sent/cur/2.a"), "123").unwrap();
+        fs::write(at("users/anna/Maildir/dovecot-uidlist"), "1").unwrap();
         fs::write(at("vmail/example.net/anna/mdbox/storage/m.1"), "1234567").unwrap();
         symlink("/etc", at("vmail/out")).unwrap();
-        symlink("/home/anna", at("srv/link")).unwrap();
+        symlink("/users/anna", at("srv/link")).unwrap();
         root
     }
 
@@ -264,28 +264,28 @@ mod tests {
 
     #[test]
     fn a_mailbox_is_found_in_the_layouts_of_dovecot_and_nothing_else_is_one() {
-        let home = ("home/anna/Maildir", MailLayout::Maildir, 9, Some(2));
+        let own = ("users/anna/Maildir", MailLayout::Maildir, 9, Some(2));
         let net = ("vmail/example.net/anna/mdbox", MailLayout::Mdbox, 7, None);
         let org = ("vmail/example.org/anna", MailLayout::Maildir, 0, Some(0));
-        check("anna", &[home, net, org]);
-        check("Anna", &[home, net, org]);
+        check("anna", &[own, net, org]);
+        check("Anna", &[own, net, org]);
         check("anna@example.net", &[net]);
         check("bert", &[]);
-        check("Maildir", &[("home/anna/Maildir", MailLayout::Maildir, 9, Some(2))]);
+        check("Maildir", &[("users/anna/Maildir", MailLayout::Maildir, 9, Some(2))]);
     }
 
     #[test]
     fn a_path_is_resolved_within_its_root() {
         let root = scene();
         let path = |path: &str| find_path(root.path(), Path::new(path)).unwrap().map(|found| found.path);
-        assert_eq!(path("/home/anna/Maildir"), Some(PathBuf::from("home/anna/Maildir")));
+        assert_eq!(path("/users/anna/Maildir"), Some(PathBuf::from("users/anna/Maildir")));
         assert_eq!(
             path("srv/link/Maildir/cur/1.a:2,S"),
-            Some(PathBuf::from("home/anna/Maildir/cur/1.a:2,S"))
+            Some(PathBuf::from("users/anna/Maildir/cur/1.a:2,S"))
         );
         assert_eq!(path("vmail/out/passwd"), None);
         assert_eq!(path("../../../../etc/passwd"), None);
-        assert_eq!(path("home/bert"), None);
-        assert_eq!(path("home/anna/Maildir/dovecot-uidlist/x"), None);
+        assert_eq!(path("users/bert"), None);
+        assert_eq!(path("users/anna/Maildir/dovecot-uidlist/x"), None);
     }
 }

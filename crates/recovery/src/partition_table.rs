@@ -30,7 +30,7 @@ pub async fn partitions_of(device: &dyn BlockDevice) -> IoResult<Vec<Partition>>
     let geometry = device.geometry();
     let mut found = Vec::new();
     let first = read(device, 0, 4096).await?;
-    if !first.get(510..512).is_some_and(|mark| mark == [0x55, 0xaa]) {
+    if first.get(510..512).is_none_or(|mark| mark != [0x55, 0xaa]) {
         return Ok(found);
     }
     let entries = mbr_entries(&first);
@@ -122,7 +122,7 @@ async fn gpt(device: &dyn BlockDevice, sector: u64) -> IoResult<Option<Vec<Parti
         };
         // An entry has 128 bytes, or a multiple by a power of two.
         let is_sound =
-            bytes >= 128 && bytes <= 4096 && start.checked_add(length).is_some_and(|end| end <= size);
+            (128..=4096).contains(&bytes) && start.checked_add(length).is_some_and(|end| end <= size);
         if !is_sound {
             continue;
         }

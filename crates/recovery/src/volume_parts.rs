@@ -16,15 +16,15 @@ const MOUNTABLE: [&str; 4] = ["ext2", "ext3", "ext4", "xfs"];
 pub const EMPTY: &str = "empty";
 
 /// A volume, or a partition of one.
-pub struct VolumePart {
+pub struct ImagePart {
     /// Number of the partition; none for the volume as a whole.
     pub partition: Option<u32>,
     pub device: Rc<dyn BlockDevice>,
-    pub content: PartContent,
+    pub content: ImageContent,
 }
 
 /// The content of a part.
-pub enum PartContent {
+pub enum ImageContent {
     /// A filesystem that can be mounted, by its type.
     Filesystem(&'static str),
     /// Files of Spindle's own format: databases and logs.
@@ -35,7 +35,7 @@ pub enum PartContent {
     Other(String),
 }
 
-impl PartContent {
+impl ImageContent {
     /// The content in words.
     pub fn text(&self) -> String {
         match self {
@@ -52,41 +52,41 @@ impl PartContent {
 /// # Errors
 ///
 /// It cannot be read.
-pub async fn parts_of(device: Rc<dyn BlockDevice>) -> IoResult<Vec<VolumePart>> {
+pub async fn parts_of(device: Rc<dyn BlockDevice>) -> IoResult<Vec<ImagePart>> {
     let whole = content_of(&device).await?;
-    let has_table = matches!(&whole, PartContent::Other(what) if what.contains("partition table"));
+    let has_table = matches!(&whole, ImageContent::Other(what) if what.contains("partition table"));
     let partitions = if has_table { partitions_of(&*device).await? } else { Vec::new() };
-    let mut parts = vec![VolumePart { partition: None, device: Rc::clone(&device), content: whole }];
+    let mut parts = vec![ImagePart { partition: None, device: Rc::clone(&device), content: whole }];
     for partition in partitions {
         let range = DeviceRange::new(Rc::clone(&device), partition.start, partition.length);
         // One that is no whole sectors of the volume cannot be a device of its own.
         let Ok(range) = range else { continue };
         let device: Rc<dyn BlockDevice> = Rc::new(range);
         let content = content_of(&device).await?;
-        parts.push(VolumePart { partition: Some(partition.number), device, content });
+        parts.push(ImagePart { partition: Some(partition.number), device, content });
     }
     Ok(parts)
 }
 
-async fn content_of(device: &Rc<dyn BlockDevice>) -> IoResult<PartContent> {
+async fn content_of(device: &Rc<dyn BlockDevice>) -> IoResult<ImageContent> {
     Ok(match signature_of(&**device).await? {
         DeviceSignature::Spindle => {
             let view: Rc<dyn BlockDevice> = Rc::new(ReadOnlyView(Rc::clone(device)));
             match ExtentDirectory::open(view).await {
-                Ok(directory) => PartContent::Files(Rc::new(directory)),
-                Err(error) => PartContent::Other(format!("files of Spindle: {error}")),
+                Ok(directory) => ImageContent::Files(Rc::new(directory)),
+                Err(error) => ImageContent::Other(format!("files of Spindle: {error}")),
             }
         }
         DeviceSignature::Known(kind) => match MOUNTABLE.contains(&kind) {
-            true => PartContent::Filesystem(kind),
-            false => PartContent::Other(reason(kind)),
+            true => ImageContent::Filesystem(kind),
+            false => ImageContent::Other(reason(kind)),
         },
-        DeviceSignature::Blank => PartContent::Empty,
-        other => PartContent::Other(other.to_string()),
+        DeviceSignature::Blank => ImageContent::Empty,
+        other => ImageContent::Other(other.to_string()),
     })
 }
 
-/// What is said of a format that is not mounted.
+/// The words for a format that is not mounted.
 fn reason(kind: &str) -> String {
     let next = match kind {
         "btrfs" => {

@@ -198,7 +198,12 @@ fn deleted_mails_of_maildir_mdbox_and_queue_come_back_from_a_backup() {
     // The search: the newest first.
     let found = host.answer(&["find", "post", "--mailbox", "anna", "--at-most", "2"]);
     let mails = |found: &serde_json::Value, number: &str| {
-        let row = found.as_array().unwrap().iter().find(|row| row["number"].to_string() == number).unwrap();
+        let row = found
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["number"] == number.parse::<u64>().unwrap())
+            .unwrap();
         (row["found"][0]["layout"].clone(), row["found"][0]["mails"].clone(), row["found"][0]["path"].clone())
     };
     assert_eq!(found[0]["number"].to_string(), late, "the newest is first: {found}");

@@ -189,7 +189,6 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "open",
         By(&[
             "GET /points",
-            "GET /volumes",
             "POST /volumes/{volume}/clones",
             "DELETE /volumes/{volume}",
             "GET /exports",
@@ -198,17 +197,12 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
             "DELETE /exports/{export}",
         ]),
     ),
-    (
-        "protect",
-        "close",
-        By(&["GET /volumes", "DELETE /volumes/{volume}", "GET /exports", "DELETE /exports/{export}"]),
-    ),
+    ("protect", "close", By(&["DELETE /volumes/{volume}", "GET /exports", "DELETE /exports/{export}"])),
     (
         "protect",
         "find",
         By(&[
             "GET /points",
-            "GET /volumes",
             "POST /volumes/{volume}/clones",
             "DELETE /volumes/{volume}",
             "POST /exports",

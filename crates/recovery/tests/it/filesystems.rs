@@ -129,6 +129,7 @@ fn check(kind: &'static str, fsck: &'static [&'static str]) {
             "--direct=1",
             "--verify=crc32c",
             "--fsync=512",
+            "--verify_state_save=0",
         ];
         run(&world, "fio", &[&job[..], &["--do_verify=1"]].concat()).await;
         let written = run(&world, "sha256sum", &[file.to_str().unwrap()]).await;

@@ -4,7 +4,7 @@
 
 use super::{
     arguments::FindingArguments,
-    keeper::OpeningKeeper,
+    keeper::{EndSignal, OpeningKeeper},
     on_server,
     open::{make_folder, open_all},
     place::{opening_folder, refused, server_words, who},
@@ -98,13 +98,20 @@ pub async fn find(
         return Err(Refusal::new(problem, "see 'spindle protect list'"));
     }
     let goal = goal_of(arguments);
-    let workers = Workers::new(NonZeroUsize::MIN);
+    let (workers, signal) = (Workers::new(NonZeroUsize::MIN), EndSignal::listen(world));
     let (mut rows, mut has_problem) = (Vec::new(), false);
     let count = backups.len();
     for (index, backup) in backups.into_iter().enumerate() {
         console.say_progress(&format!("{} ({} of {count})", backup.name, index + 1));
-        let search =
-            Search { world, server: &server, place, openings: &openings, console, workers: &workers };
+        let search = Search {
+            world,
+            server: &server,
+            place,
+            openings: &openings,
+            console,
+            workers: &workers,
+            signal: &signal,
+        };
         let row = match search.look_into(&known, backup, &arguments.set, &goal).await {
             Ok(row) => row,
             Err(refusal) => SearchedBackup {
@@ -114,6 +121,9 @@ pub async fn find(
                 found: Vec::new(),
             },
         };
+        if signal.has_come() {
+            return Err(Refusal::new("the search was ended", ""));
+        }
         say(&row, console);
         has_problem |= !row.problems.is_empty() && row.found.is_empty();
         let is_found = !row.found.is_empty();
@@ -187,6 +197,7 @@ struct Search<'s> {
     openings: &'s OpeningFolder,
     console: &'s Console,
     workers: &'s Workers,
+    signal: &'s EndSignal,
 }
 
 impl Search<'_> {
@@ -225,7 +236,8 @@ impl Search<'_> {
         }
         opening.owns_folder = make_folder(&opening.folder)?;
         host_files::create_private_dir_all(&opening.images).map_err(refused)?;
-        let mut keeper = OpeningKeeper::begin(world, self.openings.clone(), opening, self.console)?;
+        let mut keeper =
+            OpeningKeeper::begin(world, self.openings.clone(), opening, (self.signal, self.console))?;
         let opening = keeper.opening.clone();
         let looking = async {
             let server = (self.server, self.place);

@@ -3,7 +3,7 @@
 use control::web::client::BackupPointRow;
 use recovery::{
     shown_files::ShownFile,
-    volume_parts::{PartContent, VolumePart, parts_of},
+    volume_parts::{ImageContent, ImagePart, parts_of},
 };
 use report::Refusal;
 use serving::remote::{Remote, RemoteSettings};
@@ -17,7 +17,7 @@ pub(super) struct ReachedVolume {
     /// Name of the volume, and that with its pool, as parts of file names.
     pub name: String,
     pub long_name: String,
-    pub parts: Vec<VolumePart>,
+    pub parts: Vec<ImagePart>,
 }
 
 /// Reaches an export, and looks at what its volume holds.
@@ -79,7 +79,7 @@ pub(super) async fn files_of(
             None => format!("{long_name}.img"),
             Some(number) => format!("{long_name}.part{number}.img"),
         };
-        if let PartContent::Files(directory) = &part.content {
+        if let ImageContent::Files(directory) = &part.content {
             let folder = match part.partition {
                 None => long_name.clone(),
                 Some(number) => format!("{long_name}.part{number}"),

@@ -1,27 +1,22 @@
 //! The process that serves the images of an open backup, from its file's first line to the end.
 
-use super::{
-    place::refused,
-    taking_away::{AGAIN_AFTER, take_away_at_last},
-};
+use super::{place::refused, taking_away::take_away_at_last};
 use crate::console::Console;
 use recovery::{
     opening::{Opening, OpeningFolder, OpeningPhase},
     shown_files::ShownFiles,
 };
 use report::Refusal;
-use std::time::Duration;
+use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
-    LocalFuture, World,
-    real::{
-        companions::Companion,
-        signals::{TerminationSignal, interrupted},
-    },
+    World,
+    real::{companions::Companion, signals::interrupted},
     with_deadline,
 };
 
 /// Between looks whether the watcher lives, and whether somebody has unmounted the images.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SIGNAL_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The reason for which an open backup ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +27,33 @@ pub(super) enum OpeningEnd {
     Unmounted,
 }
 
+/// SIGINT or SIGTERM, which ends what this process does in order. A second one ends the process, and watchers take away the rest.
+#[derive(Clone)]
+pub(super) struct EndSignal(Rc<Cell<bool>>);
+
+impl EndSignal {
+    /// From here on the first signal does not kill the process.
+    pub fn listen(world: &World) -> Self {
+        let (signal, came) = (interrupted(), Rc::new(Cell::new(false)));
+        let seen = Rc::clone(&came);
+        drop(world.spawn("end signal", async move {
+            signal.await;
+            seen.set(true);
+        }));
+        Self(came)
+    }
+
+    pub fn has_come(&self) -> bool {
+        self.0.get()
+    }
+
+    async fn comes(&self, world: &World) {
+        while !self.has_come() {
+            world.sleep(SIGNAL_LOOK_EVERY).await;
+        }
+    }
+}
+
 /// An open backup of this process.
 pub(super) struct OpeningKeeper {
     world: World,
@@ -39,7 +61,7 @@ pub(super) struct OpeningKeeper {
     pub opening: Opening,
     console: Console,
     watcher: Companion,
-    signal: LocalFuture<TerminationSignal>,
+    signal: EndSignal,
 }
 
 impl OpeningKeeper {
@@ -52,10 +74,8 @@ impl OpeningKeeper {
         world: &World,
         folder: OpeningFolder,
         opening: Opening,
-        console: &Console,
+        (signal, console): (&EndSignal, &Console),
     ) -> Result<Self, Refusal> {
-        // From here on a signal ends it in order.
-        let signal = interrupted();
         folder.write(&opening).map_err(refused)?;
         let watcher = match start_watcher(&folder, &opening) {
             Ok(watcher) => watcher,
@@ -64,7 +84,7 @@ impl OpeningKeeper {
                 return Err(refusal);
             }
         };
-        let (world, console) = (world.clone(), console.clone());
+        let (world, signal, console) = (world.clone(), signal.clone(), console.clone());
         Ok(Self { world, folder, opening, console, watcher, signal })
     }
 
@@ -77,10 +97,7 @@ impl OpeningKeeper {
         &mut self,
         steps: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        let signal = async {
-            (&mut self.signal).await;
-        };
-        match with_deadline(signal, steps).await {
+        match with_deadline(self.signal.comes(&self.world), steps).await {
             Some(done) => done,
             None => Err(Refusal::new("it was ended before the backup was open", "")),
         }
@@ -115,10 +132,7 @@ impl OpeningKeeper {
                 }
             }
             let pause = LOOK_EVERY.min(Duration::from_secs(left.unsigned_abs()));
-            let signal = async {
-                let _ = (&mut self.signal).await;
-            };
-            if with_deadline(world.sleep(pause), signal).await.is_some() {
+            if with_deadline(world.sleep(pause), self.signal.comes(&world)).await.is_some() {
                 return OpeningEnd::Signal;
             }
         }
@@ -131,9 +145,8 @@ impl OpeningKeeper {
             self.opening.phase = OpeningPhase::Closing;
         }
         let _ = self.folder.write(&self.opening);
+        // The watcher finds no file then, and ends.
         take_away_at_last(&self.world, &self.folder, &mut self.opening, &self.console).await;
-        // The watcher finds no file, and ends.
-        self.world.sleep(AGAIN_AFTER / 1000).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     arguments::ImageMountArguments,
     images::{ImageNames, files_of, reach},
-    keeper::{OpeningEnd, OpeningKeeper},
+    keeper::{EndSignal, OpeningEnd, OpeningKeeper},
     on_server,
     place::{absolute, meant_backup, opening_folder, refused, server_words, set_and_backup, who},
     taking_away::clean_up,
@@ -64,7 +64,7 @@ pub async fn mount(
         server_words(place)?,
         (exports, Vec::new()),
     );
-    let mut keeper = OpeningKeeper::begin(world, openings, opening, console)?;
+    let mut keeper = OpeningKeeper::begin(world, openings, opening, (&EndSignal::listen(world), console))?;
     let steps = async {
         let (mut files, mut parts, mut image_names) = (Vec::new(), Vec::new(), ImageNames::new());
         for names in &names {

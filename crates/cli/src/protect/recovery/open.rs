@@ -3,7 +3,7 @@
 use super::{
     arguments::OpeningArguments,
     images::{ImageNames, ReachedVolume, files_of, reach},
-    keeper::OpeningKeeper,
+    keeper::{EndSignal, OpeningKeeper},
     mount::check_empty,
     on_server::{self, VolumeNames},
     place::{absolute, meant_backup, opening_folder, refused, server_words, set_and_backup, who},
@@ -18,7 +18,7 @@ use crate::{
 use recovery::{
     opening::{OpenPart, Opening, OpeningFolder, OpeningKind, OpeningPhase},
     shown_files::ShownFiles,
-    volume_parts::PartContent,
+    volume_parts::ImageContent,
 };
 use report::{Refusal, calendar::utc_time};
 use serde::Serialize;
@@ -116,7 +116,7 @@ pub async fn open(
     }
     opening.owns_folder = make_folder(&folder)?;
     host_files::create_private_dir_all(&opening.images).map_err(refused)?;
-    let mut keeper = OpeningKeeper::begin(world, openings, opening, console)?;
+    let mut keeper = OpeningKeeper::begin(world, openings, opening, (&EndSignal::listen(world), console))?;
     let opening = keeper.opening.clone();
     let steps = open_all(world, (&server, place), &names, &opening, console);
     let (mounted, parts) = match keeper.unless_ended(steps).await {
@@ -200,8 +200,16 @@ async fn in_background(
     words.extend(opening.is_writable.then(|| "--read-write".to_owned()));
     let _ = host_files::remove_file(log);
     let mut keeper = Companion::start(&words, log).map_err(refused)?;
-    let file = openings.file_of(opening);
+    let (file, signal) = (openings.file_of(opening), EndSignal::listen(world));
+    let mut is_asked_to_end = false;
     loop {
+        if signal.has_come() && !is_asked_to_end {
+            // It ends in order, and says so. A second signal would kill it.
+            is_asked_to_end = true;
+            if let Some(identity) = keeper.identity() {
+                identity.ask_to_end().map_err(refused)?;
+            }
+        }
         let known =
             openings.read(&file).map_err(refused)?.filter(|known| known.phase != OpeningPhase::Opening);
         if let Some(known) = known.filter(|known| !known.parts.is_empty()) {
@@ -295,17 +303,17 @@ async fn mount_parts(
         };
         let (image, at) = (opening.images.join(image), opening.folder.join(&name));
         let mounting = async {
-            if matches!(part.content, PartContent::Other(_) | PartContent::Empty) {
+            if matches!(part.content, ImageContent::Other(_) | ImageContent::Empty) {
                 return Ok(false);
             }
             host_files::create_dir_all(&at)?;
             match &part.content {
-                PartContent::Filesystem(kind) => {
+                ImageContent::Filesystem(kind) => {
                     let device = host.attach(&image, part.device.geometry().sector).await?;
                     host.mount(&device, &at, kind, opening.is_writable).await?;
                 }
-                PartContent::Files(_) => host.show_at(&image, &at).await?,
-                PartContent::Other(_) | PartContent::Empty => unreachable!("looked at above"),
+                ImageContent::Files(_) => host.show_at(&image, &at).await?,
+                ImageContent::Other(_) | ImageContent::Empty => unreachable!("looked at above"),
             }
             Ok::<_, world::IoError>(true)
         };

@@ -22,7 +22,7 @@ use world::{
 };
 
 /// Between attempts of one that goes on until it is done.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(2);
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Time for the server's answer to an order that a killed process gave: it is deleted again after it.
 const ORDER_MAX: Duration = Duration::from_secs(3);
