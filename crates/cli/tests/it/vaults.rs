@@ -22,6 +22,10 @@ iscsi = '127.0.0.1:0'
 name = 'mail'
 drives = 2
 drive_gb = 0.5
+[[group]]
+name = 'spare'
+drives = 2
+drive_gb = 0.5
 [[volume]]
 name = 'store'
 group = 'mail'
@@ -243,6 +247,15 @@ fn a_copy_comes_back_into_a_pool_and_over_nbd_where_nothing_is_overwritten() {
     // The live volumes hold what the backup has: nothing is written.
     let same = json_of(&done(&restore(&["--to-pool", "mail"])));
     assert!(same["volumes"].as_array().unwrap().iter().all(|row| row["written_bytes"] == 0), "{same}");
+    // In a pool without them they are made.
+    for expected in ["written_bytes", "found_bytes"] {
+        let made = json_of(&done(&restore(&["--to-pool", "spare"])));
+        let bytes: Vec<u64> =
+            made["volumes"].as_array().unwrap().iter().filter_map(|row| row[expected].as_u64()).collect();
+        assert_eq!(bytes, [1 << 20, 1 << 20], "{expected}: {made}");
+    }
+    let none = restore(&["--to-pool", "none"]);
+    assert!(none.stderr.contains("the server has no open pool none"), "{}", none.stderr);
     let refused = restore(&["--volume", "mail/log", "--to", scene.served.uri("/store")]);
     assert!(refused.stderr.contains("holds other data"), "{}", refused.stderr);
     let two = restore(&["--to", scene.served.uri("/store")]);
