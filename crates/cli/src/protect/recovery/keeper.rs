@@ -1,6 +1,9 @@
 //! The process that serves the images of an open backup, from its file's first line to the end.
 
-use super::{place::refused, taking_away::take_away_at_last};
+use super::{
+    place::refused,
+    taking_away::{remove_log, take_away_at_last},
+};
 use crate::console::Console;
 use recovery::{
     opening::{Opening, OpeningFolder, OpeningPhase},
@@ -62,6 +65,8 @@ pub(super) struct OpeningKeeper {
     console: Console,
     watcher: Companion,
     signal: EndSignal,
+    /// A command waits for its last words, if it cannot be opened.
+    pub leaves_words: bool,
     /// Its end, as time since the machine's start: clocks of the wall jump.
     ends_up: Duration,
 }
@@ -96,7 +101,7 @@ impl OpeningKeeper {
             }
         };
         let (world, signal, console) = (world.clone(), signal.clone(), console.clone());
-        Ok(Self { world, folder, opening, console, watcher, signal, ends_up })
+        Ok(Self { world, folder, opening, console, watcher, signal, leaves_words: false, ends_up })
     }
 
     /// Runs steps of the opening, unless a signal comes first.
@@ -157,6 +162,9 @@ impl OpeningKeeper {
         let _ = self.folder.write(&self.opening);
         // The watcher finds no file then, and ends.
         take_away_at_last(&self.world, &self.folder, &mut self.opening, &self.console).await;
+        if !self.leaves_words {
+            remove_log(&self.folder, &self.opening);
+        }
     }
 }
 
