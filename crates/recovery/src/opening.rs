@@ -163,9 +163,25 @@ impl OpeningFolder {
         (self.0.join(&name), self.0.join(".images").join(&name), self.0.join(format!("{name}.log")))
     }
 
+    /// Makes the file of a new one.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the backup is open already: two may begin at a time.
+    pub fn create(&self, opening: &Opening) -> IoResult<()> {
+        let (file, text) = (self.file_of(opening), text_of(opening));
+        let temporary = file.with_extension(format!("{}.new", opening.process));
+        host_files::write_atomically_unflushed(&temporary, text.as_bytes())?;
+        let named = host_files::name_new(&temporary, text.len() as u64, &file);
+        if named.is_err() {
+            let _ = host_files::remove_file(&temporary);
+        }
+        named
+    }
+
+    /// Writes the file of one that has one.
     pub fn write(&self, opening: &Opening) -> IoResult<()> {
-        let text = serde_json::to_string_pretty(opening).expect("it can be written as JSON");
-        host_files::write_atomically_unflushed(&self.file_of(opening), text.as_bytes())
+        host_files::write_atomically_unflushed(&self.file_of(opening), text_of(opening).as_bytes())
     }
 
     /// True while the file is of this opening: another one of the same backup may have followed.
@@ -205,6 +221,10 @@ impl OpeningFolder {
     }
 }
 
+fn text_of(opening: &Opening) -> String {
+    serde_json::to_string_pretty(opening).expect("it can be written as JSON")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,8 +248,9 @@ mod tests {
         let folder = OpeningFolder::new(place.path().join("open")).unwrap();
         assert_eq!(folder.all().unwrap(), []);
         let (one, other) = (opening(OpeningKind::Filesystems), opening(OpeningKind::Images));
-        folder.write(&one).unwrap();
+        folder.create(&one).unwrap();
         folder.write(&other).unwrap();
+        assert_eq!(folder.create(&one).unwrap_err().kind(), IoErrorKind::AlreadyExists);
         assert_eq!(folder.all().unwrap().len(), 2);
         assert_eq!(folder.read(&folder.file_of(&one)).unwrap().as_ref(), Some(&one));
         assert!(one.keeper().is_alive() && folder.has(&one));

@@ -119,6 +119,19 @@ fn what_a_host_that_died_left_on_the_server_goes_when_it_is_overdue() {
     let mut volumes = host.volumes();
     volumes.sort();
     assert_eq!(volumes, ["ext", "ext-open-1-9-until-2999-01-01-000000", "ext-until-2020"]);
+
+    // Nothing to mount: the command says why, and nothing stays of the attempt.
+    judge("umount", &[&text(&host.live("ext"))]);
+    let image = format!("of={}", text(&host.bench.path("ext.nbd")));
+    judge("dd", &["if=/dev/zero", &image, "bs=1M", "count=64", "conv=notrunc,fsync", "status=none"]);
+    let blank = host.answer(&["now", "post", "--hold", "test"])["number"].to_string();
+    for more in [&[][..], &["--foreground"]] {
+        let refused = host.protect(&[&["open", &format!("post@{blank}")], more].concat());
+        assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+        assert!(refused.stderr.contains("can be mounted: mail/ext: empty"), "{}", refused.stderr);
+    }
+    let ours = |name: &String| !name.starts_with("ext-");
+    assert_eq!(host.left().into_iter().filter(ours).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

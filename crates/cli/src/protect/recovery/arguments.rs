@@ -42,7 +42,7 @@ files. What cannot be mounted is named, and the rest goes on. It then goes on in
 'spindle protect close' or its time ends it; clones and exports are deleted then, also if its process is killed. The backup is in \
 use meanwhile. It takes a token with the role admin, and the server has to serve NBD ([serve] nbd).
 
-Exits with 0 once all that can be mounted is, with 1 if nothing could be, and with 2 if it was refused.")]
+Exits with 0 once all that can be mounted is, and with 2 if it was refused or nothing can be.")]
 pub struct OpeningArguments {
     /// Set, and number or name of the backup [default: the newest full one]
     #[arg(value_name = "SET[@BACKUP]", required_unless_present = "list")]

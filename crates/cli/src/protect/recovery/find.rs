@@ -241,7 +241,7 @@ impl Search<'_> {
         let opening = keeper.opening.clone();
         let looking = async {
             let server = (self.server, self.place);
-            let (_mounted, parts) = open_all(world, server, &names, &opening, self.console).await?;
+            let (_mounted, parts) = open_all(world, server, &names, &opening).await?;
             let row = self.search(&opening, &parts, goal).await;
             // Unmounted while its images are still served.
             Ok((_mounted, row))

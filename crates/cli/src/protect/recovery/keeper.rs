@@ -1,6 +1,9 @@
 //! The process that serves the images of an open backup, from its file's first line to the end.
 
-use super::{place::refused, taking_away::take_away_at_last};
+use super::{
+    place::refused,
+    taking_away::{remove_log, take_away_at_last},
+};
 use crate::console::Console;
 use recovery::{
     opening::{Opening, OpeningFolder, OpeningPhase},
@@ -9,7 +12,7 @@ use recovery::{
 use report::Refusal;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
-    World,
+    IoErrorKind, World,
     real::{companions::Companion, signals::interrupted},
     with_deadline,
 };
@@ -62,6 +65,10 @@ pub(super) struct OpeningKeeper {
     console: Console,
     watcher: Companion,
     signal: EndSignal,
+    /// A command waits for its last words, if it cannot be opened.
+    pub leaves_words: bool,
+    /// Its end, as time since the machine's start: clocks of the wall jump.
+    ends_up: Duration,
 }
 
 impl OpeningKeeper {
@@ -76,7 +83,16 @@ impl OpeningKeeper {
         opening: Opening,
         (signal, console): (&EndSignal, &Console),
     ) -> Result<Self, Refusal> {
-        folder.write(&opening).map_err(refused)?;
+        let span =
+            Duration::from_secs(u64::try_from(opening.until - world.wall().seconds).unwrap_or_default());
+        let ends_up = world.machine_uptime().up + span;
+        folder.create(&opening).map_err(|error| match error.kind() {
+            IoErrorKind::AlreadyExists => {
+                let problem = format!("{}@{} is open already", opening.set, opening.number);
+                Refusal::new(problem, "see 'spindle protect open --list'")
+            }
+            _ => refused(error),
+        })?;
         let watcher = match start_watcher(&folder, &opening) {
             Ok(watcher) => watcher,
             Err(refusal) => {
@@ -85,7 +101,7 @@ impl OpeningKeeper {
             }
         };
         let (world, signal, console) = (world.clone(), signal.clone(), console.clone());
-        Ok(Self { world, folder, opening, console, watcher, signal })
+        Ok(Self { world, folder, opening, console, watcher, signal, leaves_words: false, ends_up })
     }
 
     /// Runs steps of the opening, unless a signal comes first.
@@ -115,11 +131,10 @@ impl OpeningKeeper {
 
     /// Serves until its time, a signal, or the end of the mount.
     pub async fn serve(&mut self, files: &ShownFiles) -> OpeningEnd {
-        let (world, until) = (self.world.clone(), self.opening.until);
+        let world = self.world.clone();
         loop {
-            // By the clock of the wall: a machine that slept is late, not early.
-            let left = until - world.wall().seconds;
-            if left <= 0 {
+            let left = self.ends_up.saturating_sub(world.machine_uptime().up);
+            if left.is_zero() {
                 return OpeningEnd::Time;
             }
             if files.is_over() {
@@ -131,7 +146,7 @@ impl OpeningKeeper {
                     Err(refusal) => self.console.warn(&format!("its watcher was killed: {refusal}")),
                 }
             }
-            let pause = LOOK_EVERY.min(Duration::from_secs(left.unsigned_abs()));
+            let pause = LOOK_EVERY.min(left);
             if with_deadline(world.sleep(pause), self.signal.comes(&world)).await.is_some() {
                 return OpeningEnd::Signal;
             }
@@ -147,6 +162,9 @@ impl OpeningKeeper {
         let _ = self.folder.write(&self.opening);
         // The watcher finds no file then, and ends.
         take_away_at_last(&self.world, &self.folder, &mut self.opening, &self.console).await;
+        if !self.leaves_words {
+            remove_log(&self.folder, &self.opening);
+        }
     }
 }
 

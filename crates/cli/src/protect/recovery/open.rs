@@ -117,8 +117,15 @@ pub async fn open(
     opening.owns_folder = make_folder(&folder)?;
     host_files::create_private_dir_all(&opening.images).map_err(refused)?;
     let mut keeper = OpeningKeeper::begin(world, openings, opening, (&EndSignal::listen(world), console))?;
+    keeper.leaves_words = arguments.kept;
     let opening = keeper.opening.clone();
-    let steps = open_all(world, (&server, place), &names, &opening, console);
+    let steps = async {
+        let (mounted, parts) = open_all(world, (&server, place), &names, &opening).await?;
+        match parts.iter().any(|part| part.place.is_some()) {
+            true => Ok((mounted, parts)),
+            false => Err(nothing_mounted(&opening, &parts)),
+        }
+    };
     let (mounted, parts) = match keeper.unless_ended(steps).await {
         Ok(done) => done,
         Err(refusal) => {
@@ -126,18 +133,25 @@ pub async fn open(
             return Err(refusal);
         }
     };
-    let is_any = parts.iter().any(|part| part.place.is_some());
     keeper.opening.parts = parts;
+    keeper.leaves_words = false;
     let shown = keeper.show_open();
     if !arguments.kept {
         say_open(&keeper.opening, console)?;
     }
-    if is_any && shown.is_ok() {
+    if shown.is_ok() {
         keeper.serve(&mounted).await;
     }
     keeper.close().await;
     shown?;
-    console.finish(if is_any { ExitStatus::Pass } else { ExitStatus::Fail })
+    console.finish(ExitStatus::Pass)
+}
+
+fn nothing_mounted(opening: &Opening, parts: &[OpenPart]) -> Refusal {
+    let reasons: Vec<String> =
+        parts.iter().map(|part| format!("{}: {}", part.volume, part.content)).collect();
+    let problem = format!("nothing in {} can be mounted: {}", opening.backup, reasons.join("; "));
+    Refusal::new(problem, "'spindle protect mount' shows the volumes as files")
 }
 
 /// Refuses a backup that is open already, and a folder that something else is in.
@@ -213,10 +227,9 @@ async fn in_background(
         let known =
             openings.read(&file).map_err(refused)?.filter(|known| known.phase != OpeningPhase::Opening);
         if let Some(known) = known.filter(|known| !known.parts.is_empty()) {
-            let is_any = known.parts.iter().any(|part| part.place.is_some());
             say_open(&known, console)?;
             keeper.let_go();
-            return console.finish(if is_any { ExitStatus::Pass } else { ExitStatus::Fail });
+            return console.finish(ExitStatus::Pass);
         }
         if !keeper.is_alive() {
             return Err(last_words(log));
@@ -243,7 +256,6 @@ pub(super) async fn open_all(
     (server, place): (&ServerConnection, &ServerPlace),
     names: &[VolumeNames],
     opening: &Opening,
-    console: &Console,
 ) -> Result<(ShownFiles, Vec<OpenPart>), Refusal> {
     let (mut files, mut volumes, mut image_names) = (Vec::new(), Vec::new(), ImageNames::new());
     for names in names {
@@ -264,9 +276,6 @@ pub(super) async fn open_all(
     let (mut parts, mut taken) = (Vec::new(), BTreeSet::new());
     for (volume, shown) in &volumes {
         mount_parts(opening, (volume, shown), &mut taken, &mut parts).await;
-    }
-    if parts.iter().all(|part| part.place.is_none()) {
-        console.warn("nothing in it can be mounted");
     }
     Ok((mounted, parts))
 }

@@ -16,6 +16,7 @@ use world::{
     real::{
         RealPrograms,
         companions::{self, ProcessIdentity},
+        host_files,
         signals::interrupted,
     },
     with_deadline,
@@ -31,6 +32,11 @@ const SERVER_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn host_mounts() -> HostMounts {
     HostMounts::new(Rc::new(RealPrograms::default()))
+}
+
+/// Removes the words of its processes. While it was being opened they have the reason why it failed, and the command reads them.
+pub(super) fn remove_log(folder: &OpeningFolder, opening: &Opening) {
+    let _ = host_files::remove_file(&folder.file_of(opening).with_extension("log"));
 }
 
 /// One attempt to take an open backup away, and its file.
@@ -70,8 +76,9 @@ pub(super) async fn take_away(
     if opening.images != opening.folder {
         remove_empty_folders(&opening.images);
     }
-    let log = folder.file_of(opening).with_extension("log");
-    let _ = world::real::host_files::remove_file(&log);
+    if opening.phase != OpeningPhase::Opening {
+        remove_log(folder, opening);
+    }
     folder.remove(opening).map_err(|error| vec![error.to_string()])
 }
 
