@@ -39,7 +39,7 @@ pub async fn run(
     let lock = lock.map_err(|error| vault.refused(&error))?;
     let watch = VaultWatch::begin(world, console, "check");
     let checked = checking::check(&vault.repository, arguments.read_data, lock.as_ref(), &watch.job).await;
-    watch.end().await;
+    watch.end();
     if let Some(lock) = lock {
         lock.release().await.map_err(|error| vault.refused(&error))?;
     }

@@ -85,7 +85,7 @@ pub async fn run(
         let watch = VaultWatch::begin(world, console, "copy");
         let order = CopyOrder { record, volumes, throttle: arguments.throttle };
         let copied = copying::copy(&vault.repository, order, &watch.job).await;
-        watch.end().await;
+        watch.end();
         copied.map_err(|error| vault.refused(&error))
     };
     let copied = copied.await;

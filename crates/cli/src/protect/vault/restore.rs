@@ -176,7 +176,7 @@ impl OneRestore<'_> {
         let watch = VaultWatch::begin(self.world, self.console, "restore");
         let restored =
             restoring::restore(&self.vault.repository, self.volume, target, self.lock, &watch.job).await;
-        watch.end().await;
+        watch.end();
         restored.map_err(|error| self.vault.refused(&error))
     }
 }
