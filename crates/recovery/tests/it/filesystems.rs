@@ -134,6 +134,11 @@ fn check(kind: &'static str, fsck: &'static [&'static str]) {
         run(&world, "fio", &[&job[..], &["--do_verify=1"]].concat()).await;
         let written = run(&world, "sha256sum", &[file.to_str().unwrap()]).await;
         host.take_away(&mounted, &images).await.unwrap();
+        // The thread of the requests sees the end a moment after the kernel has unmounted.
+        let until = world.now() + std::time::Duration::from_secs(10);
+        while !files.is_over() && world.now() < until {
+            world.sleep(std::time::Duration::from_millis(5)).await;
+        }
         assert!(files.is_over(), "the kernel has let go of the mount");
 
         // New mounts and a new loop device: nothing of this comes from a cache.

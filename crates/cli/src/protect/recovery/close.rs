@@ -17,7 +17,7 @@ use world::World;
 const CLOSED_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What became of one, as JSON.
+/// The end of one, as JSON.
 #[derive(Serialize)]
 struct ClosedBackup {
     set: String,

@@ -1,4 +1,4 @@
-//! What an open backup has on the server: exports of its snapshots, clones, and exports of these.
+//! The part of an open backup on the server: exports of its snapshots, clones, and exports of these.
 //!
 //! Invariants:
 //!
@@ -149,7 +149,7 @@ fn is_overdue(name: &str, now: i64) -> bool {
 }
 
 /// Deletes what openings left on the server whose ends have passed, of this host or another: one that died took nothing away.
-/// What cannot be deleted is said.
+/// It says so if something cannot be deleted.
 ///
 /// # Errors
 ///
