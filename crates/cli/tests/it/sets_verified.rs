@@ -2,6 +2,7 @@
 
 use crate::{
     exported::{is_here, judge},
+    online_verbs::make_token,
     pool_drives::done,
     sites_served::Served,
     spindle::{Bench, ProgramOutput, answered, json_of, short},
@@ -177,7 +178,10 @@ fn another_machine_verifies_what_is_due_and_an_agent_notes_its_own_results() {
     let served = Served::begin(&bench);
     answered(&bench.run(&short(&[served.uri("/store")])));
     let number = back_up(&bench);
-    let answer = run(&bench, &["protect", "verify", "--due"]);
+    let socket = format!("unix:{}", bench.path("state/spindle.sock").display());
+    make_token(&bench, "operate", &["--role", "operate"]);
+    let place = ["--server", &socket, "--token-file", "operate"];
+    let answer = bench.run(&[&["protect", "verify", "--due", "--json"][..], &place].concat());
     let lines: Vec<Value> = answer.stdout.lines().map(json_of).collect();
     assert!(lines.iter().all(|line| line["set"] == "post"), "{}", answer.stdout);
     assert_eq!(lines[0]["result"], "proven", "{}", answer.stdout);
@@ -190,8 +194,8 @@ fn another_machine_verifies_what_is_due_and_an_agent_notes_its_own_results() {
     let refused = bench.run(&["protect", "verify", "mine", "--due", "--state", "state"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stdout);
     assert!(refused.stderr.contains("the agent that keeps mine verifies its backups"), "{}", refused.stderr);
-    let arguments = ["protect", "run", "site.toml", "--state", "state", "--catalogues", "sets", "--once"];
-    let said = bench.run(&arguments);
+    let agent = ["protect", "run", "site.toml", "--catalogues", "sets", "--once"];
+    let said = bench.run(&[&agent[..], &place].concat());
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("is proven (chain)"), "{}", said.stderr);
     let exports = json_of(&run(&bench, &["export", "list"]).stdout);

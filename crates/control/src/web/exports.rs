@@ -23,6 +23,7 @@ use axum::{
 };
 use nbd::{NbdUri, UriTls};
 use plan::site::{SiteExport, SiteIndex};
+use protect::backup_schedule::set_and_sequence_of;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use utoipa::ToSchema;
@@ -142,8 +143,14 @@ pub(super) async fn show(
     }
 }
 
-/// Creates an NBD export. NBD knows no rights: whoever reaches the server's NBD address may use it. The site file lacks it then;
-/// a start with the same file keeps it.
+/// The role for an export: whoever keeps and proves backups exports their snapshots for reading; all else opens data to others.
+fn role_for(volume: &str, read_only: bool) -> CallerRole {
+    let is_of_backup = volume.split_once('@').is_some_and(|(_, name)| set_and_sequence_of(name).is_some());
+    if read_only && is_of_backup { CallerRole::Operate } else { CallerRole::Admin }
+}
+
+/// Creates an NBD export; of a backup's snapshot for reading alone, it takes the role operate. NBD knows no rights:
+/// whoever reaches the server's NBD address may use it. The site file lacks it then; a start with the same file keeps it.
 #[utoipa::path(post, path = "/v1/exports", tag = "services", params(RowChangeWay), request_body = NewExportBody,
     responses((status = 201, description = "It was created", body = RowChangeResult),
         (status = 200, description = "There is the same one already, or a dry run", body = RowChangeResult), (status = "default", response = ApiProblem)))]
@@ -152,8 +159,9 @@ pub(super) async fn create(
     Json(body): Json<NewExportBody>,
 ) -> Result<Response, ApiProblem> {
     let NewExportBody { name, volume, read_only } = body;
+    let role = role_for(&volume, read_only);
     let export = SiteExport { name, volume, read_only };
-    changer.change(CallerRole::Admin, SiteRowChange::CreateExport { export }, None).await
+    changer.change(role, SiteRowChange::CreateExport { export }, None).await
 }
 
 /// Deletes an NBD export. Its volume stays. Clients of other exports of the volume are disconnected with it, and may come back.
@@ -161,5 +169,8 @@ pub(super) async fn create(
     params(("export" = String, Path, description = "Name"), RowChangeWay),
     responses((status = 200, description = "It is gone", body = RowChangeResult), (status = "default", response = ApiProblem)))]
 pub(super) async fn delete(changer: RowChanger, Path(export): Path<String>) -> Result<Response, ApiProblem> {
-    changer.change(CallerRole::Admin, SiteRowChange::DeleteExport { export }, None).await
+    let site = changer.site();
+    let known = site.exports.iter().find(|known| known.name == export);
+    let role = known.map_or(CallerRole::Operate, |known| role_for(&known.volume, known.read_only));
+    changer.change(role, SiteRowChange::DeleteExport { export }, None).await
 }
