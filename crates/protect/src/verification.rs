@@ -1,7 +1,7 @@
 //! Verifications of a set's backups: which backup is due, and since when none was verified.
 //!
-//! A set says a time of the day, and whoever verifies works off what was cut before it, the newest backup first. Without a time
-//! each backup is due as soon as it was made. Only full backups are: logs are proven by what they bring forward.
+//! A set says a time of the day, and its verifier works off the backups that were cut before it, the newest first. Without a time
+//! each backup is due as soon as it was made. Only full backups are: the backups that logs bring forward prove them.
 
 use crate::{
     UnixSecond,

@@ -1,4 +1,4 @@
-//! An open backup as a file on this host remembers it: all that is needed to take it away, by whoever finds it.
+//! An open backup as a file on this host remembers it: all that its finder needs to take it away.
 //!
 //! Invariants:
 //!

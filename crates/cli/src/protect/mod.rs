@@ -2,7 +2,7 @@
 //!
 //! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`. `backup_points` (backups as the
 //! pools have them) and `backup_exports` are beneath `restore` with `restore_hooks`, `verify_set` with `verification` (on a thread
-//! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host).
+//! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host); drills and open backups have `temporary_clones`.
 //! `report_set` and `rebuild_set` are about catalogues. `run` is the agent that keeps sets on a mail host, with
 //! `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
 //! `outlook` (what would be made and deleted).
@@ -23,6 +23,7 @@ mod run;
 mod server_pools;
 mod set_arguments;
 mod sets;
+mod temporary_clones;
 pub mod vault;
 mod verification;
 pub mod verifier_thread;

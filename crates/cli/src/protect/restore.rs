@@ -212,7 +212,7 @@ async fn noted(
         let path = format!("{set}/backups/{}/restores", backup.note.sequence);
         server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop)
     };
-    // What was restored is restored.
+    // The restore stands all the same.
     if let Err(refusal) = noting.await {
         console.warn(&format!("it is not noted: {refusal}"));
     }

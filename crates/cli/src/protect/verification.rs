@@ -52,6 +52,15 @@ pub struct VerifiedBackup {
     pub verdict: RunVerdict,
     /// Damage, or what was not looked at.
     pub findings: Vec<String>,
+    /// It was ended early: it says nothing about the backup.
+    pub is_interrupted: bool,
+}
+
+/// A check of what lies on devices.
+pub(super) struct DeviceCheck {
+    pub verdict: RunVerdict,
+    pub findings: Vec<String>,
+    pub is_interrupted: bool,
 }
 
 /// A backup that its set wants verified now.
@@ -85,9 +94,9 @@ impl BackupVerifier<'_> {
         };
         let checked = checking.await;
         exports.delete(self.server).await?;
-        let (verdict, findings) = checked?;
+        let DeviceCheck { verdict, findings, is_interrupted } = checked?;
         let (name, number) = (backup.name.clone(), backup.note.sequence);
-        Ok(VerifiedBackup { name, number, level: way.level, verdict, findings })
+        Ok(VerifiedBackup { name, number, level: way.level, verdict, findings, is_interrupted })
     }
 
     /// Checks what lies on devices; each is a URI, with its name for people.
@@ -99,7 +108,7 @@ impl BackupVerifier<'_> {
         &self,
         named: Vec<(String, String)>,
         (level, throttle): (VerifyLevel, Option<ByteCount>),
-    ) -> Result<(RunVerdict, Vec<String>), Refusal> {
+    ) -> Result<DeviceCheck, Refusal> {
         // Exports are gone when people read of them.
         let in_names =
             |text: &str| named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name));
@@ -126,7 +135,9 @@ impl BackupVerifier<'_> {
         let report = checked
             .map_err(|refusal| Refusal::new(in_names(refusal.problem()), in_names(refusal.remedy())))?;
         let findings = finding_lines(&report).iter().map(|line| in_names(line)).collect();
-        Ok((report.outcome.verdict(), findings))
+        let verdict = report.outcome.verdict();
+        let is_interrupted = report.outcome.is_stopped && verdict == RunVerdict::Unfinished;
+        Ok(DeviceCheck { verdict, findings, is_interrupted })
     }
 }
 
@@ -177,15 +188,11 @@ pub async fn verify_due(
         let name = backup.map_or_else(|| format!("backup {}", due.number), |backup| backup.name.clone());
         VerifiedBackup::without_answer(name, due, &refusal)
     });
-    if !is_ended(verifier.watching) || verified.verdict != RunVerdict::Unfinished {
+    // The one after it begins from its start.
+    if !verified.is_interrupted {
         note(verifier.server, &due.set, &verified).await?;
     }
     Ok(verified)
-}
-
-/// True if the program ends that a thread works for.
-pub fn is_ended(watching: &Watching) -> bool {
-    matches!(watching, Watching::Thread(is_ending) if is_ending())
 }
 
 /// Notes a result in the catalogue of a set that the server keeps.
@@ -211,6 +218,6 @@ pub async fn note(server: &ServerConnection, set: &str, verified: &VerifiedBacku
 impl VerifiedBackup {
     fn without_answer(name: String, due: &DueBackup, refusal: &Refusal) -> Self {
         let DueBackup { number, level, .. } = *due;
-        Self { name, number, level, verdict: RunVerdict::Unfinished, findings: vec![refusal.to_string()] }
+        Self { name, number, level, verdict: RunVerdict::Unfinished, findings: vec![refusal.to_string()], is_interrupted: false }
     }
 }

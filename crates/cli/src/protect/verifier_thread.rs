@@ -5,7 +5,7 @@ use super::{
     backup_exports::delete_left,
     backup_points::SetPoints,
     drills::{DrillCheck, note_drill},
-    verification::{BackupVerifier, DueBackup, VerifiedBackup, VerifyingWay, due_in, is_ended, verify_due},
+    verification::{BackupVerifier, DueBackup, VerifiedBackup, VerifyingWay, due_in, verify_due},
 };
 use crate::{
     console::Console,
@@ -38,22 +38,22 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Interval of looks whether the program ends.
 const END_EVERY: Duration = Duration::from_millis(100);
 
-/// Tells threads that the program ends.
+/// The order to threads to end, because the program does.
 #[derive(Clone, Default)]
 pub struct VerifierEnd(Arc<AtomicBool>);
 
 impl VerifierEnd {
-    pub fn tell(&self) {
+    pub fn order(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    pub fn is_told(&self) -> bool {
+    pub fn is_ordered(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
     fn watching(&self) -> Watching {
         let end = self.clone();
-        Watching::Thread(Rc::new(move || end.is_told()))
+        Watching::Thread(Rc::new(move || end.is_ordered()))
     }
 }
 
@@ -71,18 +71,18 @@ impl ServerVerifier {
     /// The system has no thread left.
     pub fn start(state: &Path) -> Result<Self, Refusal> {
         let end = VerifierEnd::default();
-        let (place, told) =
+        let (place, ordered) =
             (ServerPlace { state: Some(state.to_owned()), ..Default::default() }, end.clone());
         let main =
-            move |world: World| Box::pin(async move { keep_verifying(&world, &place, &told).await }) as _;
+            move |world: World| Box::pin(async move { keep_verifying(&world, &place, &ordered).await }) as _;
         let thread = spawn_thread("verifier", 0, RealOptions::default(), main)
             .map_err(|error| Refusal::new(format!("no thread for verifications: {error}"), ""))?;
         Ok(Self { end, thread })
     }
 
-    /// Ends it; a verification under way begins anew after the next start.
+    /// Ends it; a verification under way is begun again after the next start.
     pub async fn stop(self) {
-        self.end.tell();
+        self.end.order();
         self.thread.join().await;
     }
 }
@@ -94,7 +94,7 @@ async fn keep_verifying(world: &World, place: &ServerPlace, end: &VerifierEnd) {
     let verifier = BackupVerifier { world, server: &server, place, console: &console, watching: &watching };
     let mut cleared = BTreeSet::new();
     let mut said = String::new();
-    while !end.is_told() {
+    while !end.is_ordered() {
         let next = match one_of_server(&verifier, &mut cleared).await {
             Ok(was_due) => {
                 said.clear();
@@ -103,7 +103,7 @@ async fn keep_verifying(world: &World, place: &ServerPlace, end: &VerifierEnd) {
             Err(refusal) => {
                 // A server that ends does not answer.
                 let problem = refusal.to_string();
-                if !end.is_told() && said != problem {
+                if !end.is_ordered() && said != problem {
                     console.warn(&format!("verifications of backups: {problem}"));
                     said = problem;
                 }
@@ -111,7 +111,7 @@ async fn keep_verifying(world: &World, place: &ServerPlace, end: &VerifierEnd) {
             }
         };
         let until = world.now() + next;
-        while !end.is_told() && world.now() < until {
+        while !end.is_ordered() && world.now() < until {
             world.sleep(END_EVERY).await;
         }
     }
@@ -138,10 +138,7 @@ async fn one_of_server(
     let throttle = set.verification.as_ref().and_then(|rules| rules.throttle_bytes).map(ByteCount);
     let check = DrillCheck::Databases { throttle };
     let held = verifier.hold_drill(&set.name, None, check).await?;
-    // One that was ended early is held after the next start.
-    if held.is_good || !is_ended(verifier.watching) {
-        note_drill(verifier.server, &set.name, &held).await?;
-    }
+    note_drill(verifier.server, &set.name, &held).await?;
     Ok(true)
 }
 

@@ -40,7 +40,7 @@ pub struct SetVerificationArguments {
     #[arg(value_name = "BACKUP")]
     pub backup: Option<String>,
 
-    /// What sets that the server keeps want verified now, newest first, at their levels and rates
+    /// All backups that sets of the server want verified now, newest first, at their levels and rates
     #[arg(long, conflicts_with_all = ["backup", "level", "throttle"])]
     pub due: bool,
 
@@ -141,6 +141,9 @@ async fn all_due(
         let verified = verify_due(verifier, &due, "verify-elsewhere").await?;
         let status = tell(&due.set, &verified, verified.verdict != RunVerdict::Unfinished, console)?;
         worst = worse(worst, status);
+        if verified.is_interrupted {
+            return console.finish(worst);
+        }
     }
 }
 

@@ -45,9 +45,9 @@ impl AgentVerifier {
         }
     }
 
-    /// Ends what is under way: it begins anew after the next start.
+    /// Ends what is under way: the next start begins it again.
     pub fn end(&self) {
-        self.end.tell();
+        self.end.order();
     }
 
     /// A verification of the set has ended and is not noted.
@@ -104,12 +104,10 @@ impl AgentVerifier {
         verified: Verified,
     ) -> Result<(), PersonRefusal> {
         let (verdict, findings) = match verified {
+            Ok(verified) if verified.is_interrupted => return Ok(()),
             Ok(verified) => (verdict_of(verified.verdict), verified.findings),
             Err(refusal) => (VerificationVerdict::Unfinished, vec![refusal.to_string()]),
         };
-        if verdict == VerificationVerdict::Unfinished && self.end.is_told() {
-            return Ok(());
-        }
         let (level, version) = (due.level.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let result = VerificationResult { level, version, verdict, findings };
         let by = format!("spindle protect run on {}", machine().hostname);

@@ -57,7 +57,7 @@ fn an_open_backup_holds_its_moment_is_in_use_and_leaves_nothing() {
 }
 
 #[test]
-fn whoever_is_killed_nothing_of_an_open_backup_stays() {
+fn nothing_of_an_open_backup_stays_after_any_kill() {
     if !can_mount(&[("mkfs.ext4", "e2fsprogs"), ("curl", "curl")]) {
         return;
     }

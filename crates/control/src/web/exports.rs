@@ -143,14 +143,15 @@ pub(super) async fn show(
     }
 }
 
-/// The role for an export: whoever keeps and proves backups exports their snapshots for reading; all else opens data to others.
+/// The role for an export. Keepers and verifiers of backups export their snapshots for reading; all other exports open data to
+/// others.
 fn role_for(volume: &str, read_only: bool) -> CallerRole {
     let is_of_backup = volume.split_once('@').is_some_and(|(_, name)| set_and_sequence_of(name).is_some());
     if read_only && is_of_backup { CallerRole::Operate } else { CallerRole::Admin }
 }
 
 /// Creates an NBD export; of a backup's snapshot for reading alone, it takes the role operate. NBD knows no rights:
-/// whoever reaches the server's NBD address may use it. The site file lacks it then; a start with the same file keeps it.
+/// everyone who reaches the server's NBD address may use it. The site file lacks it then; a start with the same file keeps it.
 #[utoipa::path(post, path = "/v1/exports", tag = "services", params(RowChangeWay), request_body = NewExportBody,
     responses((status = 201, description = "It was created", body = RowChangeResult),
         (status = 200, description = "There is the same one already, or a dry run", body = RowChangeResult), (status = "default", response = ApiProblem)))]

@@ -47,7 +47,7 @@ pub struct SetVerificationRow {
     /// Bytes a second that it may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_bytes: Option<u64>,
-    /// Another machine verifies, by 'spindle protect verify --due'; else whoever keeps the set.
+    /// Another machine verifies, by 'spindle protect verify --due'; else the keeper of the set does.
     pub is_elsewhere: bool,
     /// Number of the backup to verify now. None of a set that an agent keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]

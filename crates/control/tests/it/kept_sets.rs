@@ -142,7 +142,7 @@ fn a_lost_catalogue_is_made_again_from_the_notes_in_the_pools() {
         let new = view_of(&life, "post");
         assert_ne!(new.id, lost.id);
         assert!(new.problems.contains_key(&SetProblem::Strays), "{new:?}");
-        let made_anew = numbers(&new);
+        let made_since = numbers(&new);
         let rebuilt = orders().rebuild(None).await.unwrap();
         assert_eq!((rebuilt.id.to_string(), rebuilt.backups.len()), (lost.id.clone(), 2), "{rebuilt:?}");
         life.sleep(10).await;
@@ -154,7 +154,7 @@ fn a_lost_catalogue_is_made_again_from_the_notes_in_the_pools() {
         assert!(names(&view).starts_with(&names(&lost)), "{view:?}");
         // Those of the catalogue in between are another's now, and stay.
         let strays = &view.problems[&SetProblem::Strays];
-        assert!(strays.contains(&format!("{} points are of another", 2 * made_anew.len())), "{strays}");
+        assert!(strays.contains(&format!("{} points are of another", 2 * made_since.len())), "{strays}");
         let made = order(&life, "post", SetOrder::BackUp { holds: Vec::new() }).await.unwrap();
         assert!(made > 2, "numbers go on");
         life.server.stop().await;

@@ -139,7 +139,7 @@ impl SimCatalogues {
         files.entry(set.to_owned()).or_insert_with(|| SimStateFile::new(set, 0)).clone()
     }
 
-    /// Loses a catalogue: whoever has it open finds that it cannot be written.
+    /// Loses a catalogue: a keeper that has it open finds that it cannot be written.
     pub fn lose(&self, set: &str) {
         let lost = self.0.borrow_mut().remove(set).expect("it is there");
         lost.set_faults(StateFileFaults { no_space: 0..u64::MAX, ..Default::default() });

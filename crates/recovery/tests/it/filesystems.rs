@@ -55,11 +55,11 @@ async fn run(world: &World, program: &str, arguments: &[&str]) -> String {
 }
 
 /// Takes away what a test left, also one that failed.
-struct Places {
+struct TestFolders {
     folder: tempfile::TempDir,
 }
 
-impl Places {
+impl TestFolders {
     fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("spindle-shown-").tempdir().unwrap();
         for name in ["images", "mounted", "behind"] {
@@ -73,7 +73,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for TestFolders {
     fn drop(&mut self) {
         let mounts = mounts_below(self.folder.path()).unwrap();
         let unmount = |mount: &MountBelow| drop(Command::new("umount").arg("-l").arg(&mount.point).status());
@@ -92,7 +92,7 @@ fn check(kind: &'static str, fsck: &'static [&'static str]) {
         eprintln!("skipped: {why}");
         return;
     }
-    let places = Places::new();
+    let places = TestFolders::new();
     let (images, mounted) = (places.at("images"), places.at("mounted"));
     let behind = places.at("behind");
     real::run(0, RealOptions::default(), async move |world: World| {

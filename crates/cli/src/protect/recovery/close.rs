@@ -2,11 +2,12 @@
 
 use super::{
     arguments::ClosingArguments,
-    on_server,
     place::{absolute, opening_folder, refused},
     taking_away::{take_away, watch},
 };
-use crate::{console::Console, exit_status::ExitStatus, server::place::ServerPlace};
+use crate::{
+    console::Console, exit_status::ExitStatus, protect::temporary_clones, server::place::ServerPlace,
+};
 use recovery::opening::{Opening, OpeningFolder};
 use report::Refusal;
 use serde::Serialize;
@@ -61,7 +62,7 @@ pub async fn close(
     }
     if arguments.all {
         match place.connection(world) {
-            Ok(server) => on_server::delete_overdue(&server, world.wall().seconds, console).await?,
+            Ok(server) => temporary_clones::delete_overdue(&server, world.wall().seconds, console).await?,
             // Without a server that is named, this host may have none.
             Err(refusal) if place.address.server.is_some() || place.state.is_some() => return Err(refusal),
             Err(_) => {}

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    protect::{backup_points::SetPoints, restore::points_to_restore},
+    protect::{backup_points::SetPoints, restore::points_to_restore, temporary_clones},
     server::{connection::ServerConnection, place::ServerPlace},
 };
 use recovery::{
@@ -78,7 +78,7 @@ pub async fn open(
     let server = place.connection(world)?;
     if !arguments.kept {
         clean_up(world, &openings, console).await?;
-        if let Err(refusal) = on_server::delete_overdue(&server, world.wall().seconds, console).await {
+        if let Err(refusal) = temporary_clones::delete_overdue(&server, world.wall().seconds, console).await {
             console.warn(&format!("overdue clones were not looked for: {refusal}"));
         }
     }

@@ -155,7 +155,7 @@ impl History {
         assert!(meant.kind.is_full(), "logs are due");
         let is_daily = self.settings.verification.as_ref().expect("it is due").to_string().contains(" at ");
         if is_daily {
-            // Whatever is cut after the time of the day waits for the next one.
+            // A backup that is cut after the time of the day waits for the next one.
             let now_s = world.wall().seconds;
             let hour = |at_s: i64| at_s.div_euclid(3_600);
             let start = (hour(meant.at.0) + 1..=hour(now_s))
