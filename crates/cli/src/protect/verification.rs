@@ -218,6 +218,13 @@ pub async fn note(server: &ServerConnection, set: &str, verified: &VerifiedBacku
 impl VerifiedBackup {
     fn without_answer(name: String, due: &DueBackup, refusal: &Refusal) -> Self {
         let DueBackup { number, level, .. } = *due;
-        Self { name, number, level, verdict: RunVerdict::Unfinished, findings: vec![refusal.to_string()], is_interrupted: false }
+        Self {
+            name,
+            number,
+            level,
+            verdict: RunVerdict::Unfinished,
+            findings: vec![refusal.to_string()],
+            is_interrupted: false,
+        }
     }
 }

@@ -61,10 +61,9 @@ impl AgentVerifier {
         let set = keeper.settings().name.clone();
         if self.has_result_of(&set)
             && let Running::Done { due, verified, .. } = self.running.take()
+            && let Err(error) = self.note(keeper, &due, verified).await
         {
-            if let Err(error) = self.note(keeper, &due, verified).await {
-                return Some(error.to_string());
-            }
+            return Some(error.to_string());
         }
         if !matches!(*self.running.borrow(), Running::Nothing) {
             return None;

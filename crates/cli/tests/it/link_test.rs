@@ -7,7 +7,7 @@ use crate::{
     two_sites::{EXPORT, Site, VOLUME, has_clients},
 };
 use serde_json::Value;
-use std::{fs, time::Duration};
+use std::{fs, thread, time::Duration};
 
 /// Denver, which connects to boston at a port.
 fn pair(boston: &Site, port: u16) -> Site {
@@ -26,9 +26,15 @@ fn test(site: &Site, options: &str) -> ProgramOutput {
     site.bench.run(&site.words(&format!("link test {options}")))
 }
 
-/// The answer as JSON, and the exit code.
+/// The answer as JSON, and the exit code. The other site may not have noticed yet that the test before has ended.
 fn tested(site: &Site, options: &str) -> (Value, i32) {
-    let said = test(site, &format!("{options} --json"));
+    let mut said = test(site, &format!("{options} --json"));
+    for _ in 0..50 {
+        if said.stderr.contains("another test of a line is under way") {
+            thread::sleep(Duration::from_millis(100));
+            said = test(site, &format!("{options} --json"));
+        }
+    }
     assert!(matches!(said.code, Some(0 | 1)), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains("measuring the line to"), "{}", said.stderr);
     (json_of(&said.stdout), said.code.unwrap())

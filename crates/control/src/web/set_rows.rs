@@ -162,7 +162,7 @@ impl SetRow {
             next_at: view.as_ref().filter(|_| problem.is_none()).map(|view| utc_time(view.next.0)),
             problems: lasting.chain(not_kept).collect(),
             verification: row.verification.clone().map(|verification| SetVerificationRow {
-                due: view.as_ref().and_then(|view| Some(view.verification.as_ref()?.number)),
+                due: view.as_ref().and_then(|view| view.verification_due),
                 ..verification
             }),
             drill: row.drill.clone().map(|drill| SetDrillRow {

@@ -1,6 +1,6 @@
 //! A set as others see it: backups with their worth, and the reasons for which they stay.
 
-use super::{SetKeeper, SetProblem, VerificationDue};
+use super::{SetKeeper, SetProblem};
 use crate::{
     UnixSecond,
     backup_schedule::{BackupKind, SchedulePeriod},
@@ -18,8 +18,8 @@ pub struct SetView {
     pub next: UnixSecond,
     /// Problems that last.
     pub problems: BTreeMap<SetProblem, String>,
-    /// The backup to verify now.
-    pub verification: Option<VerificationDue>,
+    /// Number of the backup to verify now.
+    pub verification_due: Option<u64>,
     /// A drill is due.
     pub has_drill_due: bool,
     /// Oldest first.
@@ -72,7 +72,7 @@ impl SetView {
             id: keeper.catalogue().header().id.to_string(),
             next,
             problems: keeper.problems().clone(),
-            verification: keeper.verification_due(),
+            verification_due: keeper.verification_due().map(|due| due.number),
             has_drill_due: keeper.has_drill_due(),
             backups: keeper.catalogue().live().map(view).collect(),
         }
