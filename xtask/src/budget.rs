@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 19] = [
+const BUDGETS_S: [(&str, u64); 20] = [
     ("array", 40),
     ("cli", 270),
     ("control", 15),
@@ -15,6 +15,7 @@ const BUDGETS_S: [(&str, u64); 19] = [
     ("nbd", 5),
     ("plan", 5),
     ("protect", 5),
+    ("recovery", 5),
     ("replication", 10),
     ("report", 5),
     ("runs", 10),
@@ -23,7 +24,7 @@ const BUDGETS_S: [(&str, u64); 19] = [
     ("tls", 5),
     ("vault", 10),
     ("verify", 15),
-    ("workload", 95),
+    ("workload", 80),
     ("world", 15),
     ("xtask", 15),
 ];

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// Everything that a catalogue says since a time. As JSON it is for programs; times are UTC.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SetReport {
+pub struct CatalogueReport {
     pub set: String,
     /// Identity of the catalogue.
     pub catalogue: String,
@@ -114,7 +114,7 @@ pub struct DrillLine {
     pub findings: Vec<String>,
 }
 
-impl SetReport {
+impl CatalogueReport {
     /// The report since a time, of a catalogue that was read with [`CatalogueScope::All`](crate::catalogue::CatalogueScope).
     /// Backups of before are in it if they exist, or if something happened to them since.
     pub fn of(catalogue: &BackupCatalogue, since: UnixSecond) -> Self {

@@ -13,7 +13,7 @@ use protect::{
     UnixSecond,
     backup_schedule::day_start,
     catalogue::{BackupCatalogue, CatalogueReader, CatalogueScope},
-    set_report::SetReport,
+    set_report::CatalogueReport,
 };
 use report::{Meta, Refusal, calendar::shown_time, html, text};
 use runs::outputs::check_new_file;
@@ -72,7 +72,7 @@ pub async fn run(
         Some(file) => of_file(set, file)?,
         None => of_server(set, &place.connection(world)?).await?,
     };
-    let report = SetReport::of(&catalogue, since);
+    let report = CatalogueReport::of(&catalogue, since);
     let document = report.document(Meta {
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
         created_utc: shown_time(now.0),
