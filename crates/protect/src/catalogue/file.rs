@@ -174,7 +174,7 @@ impl CatalogueFile {
         &self.catalogue
     }
 
-    /// Whole lines from an offset on, up to [`PART_BYTES_MAX`]; empty at the end of those that are stable.
+    /// Whole lines from an offset on, 2 MiB at most; empty at the end of those that are stable.
     ///
     /// # Errors
     ///
