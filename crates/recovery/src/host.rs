@@ -82,7 +82,7 @@ impl HostMounts {
     pub async fn take_away(&self, folder: &Path, images: &Path) -> Result<(), Vec<IoError>> {
         let mut problems = Vec::new();
         self.unmount_all(folder, &mut problems).await;
-        // What is left of one step keeps all of the next one.
+        // A step that did not end keeps all of the next one.
         if problems.is_empty() {
             match loop_devices_below(images) {
                 Ok(devices) => {

@@ -71,7 +71,7 @@ pub fn find_path(root: &Path, path: &Path) -> IoResult<Option<FoundPath>> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
         Err(error) => return Err(fail(error)),
     };
-    // Where the links led, by a path that a listing can take.
+    // The target of the links, by a path that a listing can take.
     let real = host_files::canonical(&PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd())))?;
     measure(root, &real).map(Some)
 }

@@ -78,7 +78,7 @@ impl FileTree {
 
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec(self).expect("plain fields");
-        // Restic ends its trees with a line break, and the same folder must have the same name whoever writes it.
+        // Restic ends its trees with a line break, and the same folder must have the same name from both programs.
         bytes.push(b'\n');
         bytes
     }

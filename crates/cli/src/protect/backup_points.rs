@@ -80,6 +80,25 @@ impl SetPoints {
         Ok(backup)
     }
 
+    /// The backup that is meant: the newest full one, if none is named.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::whole`]; or there is no full backup.
+    pub fn meant(&self, named: Option<&str>) -> Result<&PointsOfBackup, Refusal> {
+        if let Some(named) = named {
+            return self.whole(named);
+        }
+        let full = self.backups().filter(|backup| backup.note.kind == BackupKind::Full);
+        match full.max_by_key(|backup| backup.note.sequence) {
+            Some(newest) => self.whole(&newest.name),
+            None => {
+                let problem = format!("{} has no full backup{}", self.set, self.silent_text());
+                Err(Refusal::new(problem, "see 'spindle protect list'"))
+            }
+        }
+    }
+
     /// The full backup that the logs of another bring forward.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::{
     backup_points::{PointsOfBackup, SetPoints},
     restore::points_to_restore,
     temporary_clones::{OF_DRILL, delete_clone, delete_overdue, first_bytes, name_end},
-    verification::{BackupVerifier, DeviceCheck, newest},
+    verification::{BackupVerifier, DeviceCheck},
 };
 use crate::{
     check_command,
@@ -73,10 +73,7 @@ impl BackupVerifier<'_> {
     ) -> Result<HeldDrill, Refusal> {
         let began = self.world.now();
         let known = SetPoints::ask(self.server, set).await?;
-        let backup = match backup {
-            Some(meant) => known.whole(meant)?,
-            None => newest(&known, set)?,
-        };
+        let backup = known.meant(backup)?;
         let now_s = self.world.wall().seconds;
         delete_overdue(self.server, now_s, self.console).await?;
         let points = points_to_restore(&known, backup)?;

@@ -21,7 +21,6 @@ use ::verify::{
     running::{RunVerdict, VerifyLevel},
 };
 use control::web::client::{Method, SetRow, VerificationBody, VerificationResultName, in_uri};
-use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use std::{num::NonZeroUsize, path::PathBuf};
 use world::{ByteCount, World};
@@ -152,22 +151,6 @@ pub fn due_in(row: &SetRow) -> Option<DueBackup> {
         throttle: verification.throttle_bytes.map(ByteCount),
         is_elsewhere: verification.is_elsewhere,
     })
-}
-
-/// The newest full backup of a set.
-///
-/// # Errors
-///
-/// There is none, or snapshots of it are missing.
-pub fn newest<'k>(known: &'k SetPoints, set: &str) -> Result<&'k PointsOfBackup, Refusal> {
-    let newest = known.backups().filter(|backup| backup.note.kind == BackupKind::Full);
-    match newest.max_by_key(|backup| backup.note.sequence) {
-        Some(newest) => known.whole(&newest.name),
-        None => {
-            let problem = format!("{set} has no full backup{}", known.silent_text());
-            Err(Refusal::new(problem, "see 'spindle protect list'"))
-        }
-    }
 }
 
 /// Verifies a backup that is due, and notes the result, also that it could not be verified.

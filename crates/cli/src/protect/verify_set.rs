@@ -2,7 +2,7 @@
 
 use super::{
     backup_points::SetPoints,
-    verification::{BackupVerifier, VerifiedBackup, VerifyingWay, due_in, newest, note, verify_due},
+    verification::{BackupVerifier, VerifiedBackup, VerifyingWay, due_in, note, verify_due},
 };
 use crate::{
     console::Console,
@@ -89,10 +89,7 @@ async fn one(
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
     let known = SetPoints::ask(verifier.server, set).await?;
-    let backup = match &arguments.backup {
-        Some(meant) => known.whole(meant)?,
-        None => newest(&known, set)?,
-    };
+    let backup = known.meant(arguments.backup.as_deref())?;
     let level = arguments.level.unwrap_or(VerifyLevel::Pages);
     let way = VerifyingWay { purpose: "verify", level, throttle: arguments.throttle };
     let verified = verifier.verify(&known, backup, way).await?;

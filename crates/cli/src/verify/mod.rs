@@ -239,7 +239,7 @@ fn meta(world: &World) -> Meta {
     }
 }
 
-/// Who looks at a check, and ends it.
+/// The observer of a check, who ends it.
 pub enum Watching {
     /// A person, who sees its progress and presses Ctrl-C.
     Person,

@@ -69,7 +69,7 @@ impl Filesystem for ShownFilesystem {
             _ if is_writable => {}
             _ => return reply.error(Errno::EROFS),
         }
-        // What the page cache has of a file that nobody else changes stays right.
+        // Nobody else changes the file: its pages in the cache stay right.
         let keep = if is_writable { FopenFlags::empty() } else { FopenFlags::FOPEN_KEEP_CACHE };
         reply.opened(FileHandle(0), keep);
     }

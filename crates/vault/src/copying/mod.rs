@@ -302,7 +302,7 @@ impl<'c> Copy<'c> {
         for (index, plan) in plans.iter().enumerate() {
             let bytes = layout.chunk_range(first + index as u64, range.end);
             let length = bytes.end - bytes.start;
-            // What the index lost is read again.
+            // Chunks that the index lost are read again.
             let kept = kept.get(index).filter(|id| self.repository.index.borrow().has(BlobKind::Data, **id));
             let chunk = match (plan, kept) {
                 (ChunkPlan::Keep, Some(kept)) => Some(*kept),

@@ -19,7 +19,7 @@ impl ReadThrottle {
     pub async fn wait_for(&mut self, bytes: u64) {
         let Some(rate) = self.bytes_per_second.filter(|rate| rate.0 > 0) else { return };
         self.world.sleep_until(self.free_at).await;
-        // What was not used is not made up.
+        // Unused rate is not made up.
         let begun = self.free_at.max(self.world.now());
         self.free_at = begun + Duration::from_secs_f64(bytes as f64 / rate.0 as f64);
     }

@@ -75,7 +75,7 @@ impl Bucket {
         match self.faults_every.get() {
             0 => {}
             every if number.is_multiple_of(every) => return Ok(status(StatusCode::SERVICE_UNAVAILABLE)),
-            // The change takes place, and nobody is told.
+            // The change takes place, and nobody hears of it.
             every if number % every == 1 => {
                 self.apply(&parts, &body);
                 return Err(std::io::Error::other("hung up"));

@@ -177,7 +177,7 @@ fn goal_of(arguments: &FindingArguments) -> SearchGoal {
     };
     let mut paths = vec![path.clone()];
     let mut above = path.ancestors().filter(|path| path.is_absolute());
-    // What was deleted is not there; the folder that had it may be.
+    // A deleted path is not there; its folder may be.
     let there = above.find(|path| !matches!(host_files::kind(path), Ok(PathKind::Missing) | Err(_)));
     let mount = there.and_then(|there| filesystem_of(there).ok()).map(|filesystem| filesystem.mount_point);
     if let Some(inside) = mount.and_then(|mount| path.strip_prefix(mount).ok().map(Path::to_owned))
@@ -264,7 +264,7 @@ impl Search<'_> {
         for part in parts {
             let volume = part.volume.clone();
             let Some(place) = part.place.clone() else {
-                // What was never written has no mailbox.
+                // A volume that was never written has no mailbox.
                 if part.content == EMPTY {
                     continue;
                 }

@@ -5,7 +5,7 @@ use super::{
     images::{ImageNames, files_of, reach},
     keeper::{EndSignal, OpeningEnd, OpeningKeeper},
     on_server,
-    place::{absolute, meant_backup, opening_folder, refused, server_words, set_and_backup, who},
+    place::{absolute, opening_folder, refused, server_words, set_and_backup, who},
     taking_away::clean_up,
 };
 use crate::{
@@ -50,7 +50,7 @@ pub async fn mount(
     let server = place.connection(world)?;
     let (set, backup) = set_and_backup(&arguments.backup);
     let known = SetPoints::ask(&server, set).await?;
-    let backup = meant_backup(&known, set, backup)?;
+    let backup = known.meant(backup)?;
     let until = world.wall().seconds.saturating_add_unsigned(arguments.span.as_secs());
     let names = on_server::names(points_to_restore(&known, backup)?, backup.note.sequence, until, false);
     let exports = names.iter().map(|one| one.export.clone()).collect();

@@ -6,7 +6,7 @@ use super::{
     keeper::{EndSignal, OpeningKeeper},
     mount::check_empty,
     on_server::{self, VolumeNames},
-    place::{absolute, meant_backup, opening_folder, refused, server_words, set_and_backup, who},
+    place::{absolute, opening_folder, refused, server_words, set_and_backup, who},
     taking_away::{clean_up, host_mounts},
 };
 use crate::{
@@ -85,7 +85,7 @@ pub async fn open(
     let meant = arguments.backup.as_deref().unwrap_or_default();
     let (set, backup) = set_and_backup(meant);
     let known = SetPoints::ask(&server, set).await?;
-    let backup = meant_backup(&known, set, backup)?;
+    let backup = known.meant(backup)?;
     let number = backup.note.sequence;
     let (usual, images, log) = openings.places_of(set, number);
     let folder = match &arguments.at {

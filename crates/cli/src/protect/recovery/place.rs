@@ -1,7 +1,6 @@
 //! The folder of open backups, names of backups, and times.
 
-use crate::protect::backup_points::{PointsOfBackup, SetPoints};
-use protect::backup_schedule::BackupKind;
+use crate::server::place::{ServerAddress, ServerPlace};
 use recovery::opening::{OpeningFolder, OpeningServer};
 use report::Refusal;
 use std::{
@@ -9,8 +8,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use world::{IoError, real::host_files};
-
-use crate::server::place::{ServerAddress, ServerPlace};
 
 /// The folder of the files: that which systemd gives a service, else that of root or of the user.
 pub(super) fn opening_folder() -> Result<OpeningFolder, Refusal> {
@@ -56,25 +53,6 @@ pub(super) fn set_and_backup(text: &str) -> (&str, Option<&str>) {
     match text.split_once('@') {
         Some((set, backup)) => (set, Some(backup)),
         None => (text, None),
-    }
-}
-
-/// The backup that is meant: the newest full one, if none is named.
-pub(super) fn meant_backup<'k>(
-    known: &'k SetPoints,
-    set: &str,
-    backup: Option<&str>,
-) -> Result<&'k PointsOfBackup, Refusal> {
-    if let Some(meant) = backup {
-        return known.whole(meant);
-    }
-    let newest = known.backups().filter(|backup| backup.note.kind == BackupKind::Full);
-    match newest.max_by_key(|backup| backup.note.sequence) {
-        Some(newest) => known.whole(&newest.name),
-        None => {
-            let problem = format!("{set} has no full backup{}", known.silent_text());
-            Err(Refusal::new(problem, "see 'spindle protect list'"))
-        }
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn take_away(
         Ok(()) => Vec::new(),
         Err(errors) => errors.iter().map(ToString::to_string).collect(),
     };
-    // What is in use here is still served. If nobody serves it, its users read errors, and the server need not keep it.
+    // Exports and clones in use here are still served. If nobody serves it, its users read errors, and the server need not keep it.
     if problems.is_empty() || !opening.keeper().is_alive() {
         let deleting = delete_on_server(world, opening);
         match with_deadline(world.sleep(SERVER_MAX), deleting).await {

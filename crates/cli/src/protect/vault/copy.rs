@@ -13,7 +13,6 @@ use crate::{
     protect::{
         backup_points::{PointsOfBackup, SetPoints},
         restore::points_to_restore,
-        verification::newest,
     },
     server::{connection::ServerConnection, place::ServerPlace},
 };
@@ -59,10 +58,7 @@ pub async fn run(
 ) -> Result<ExitStatus, Refusal> {
     let server = place.connection(world)?;
     let known = SetPoints::ask(&server, &arguments.set).await?;
-    let backup = match &arguments.backup {
-        Some(meant) => known.whole(meant)?,
-        None => newest(&known, &arguments.set)?,
-    };
+    let backup = known.meant(arguments.backup.as_deref())?;
     let mut points = points_to_restore(&known, backup)?;
     points.sort_by(|a, b| (&a.pool, &a.volume).cmp(&(&b.pool, &b.volume)));
     let vault = OpenVault::open(world, &arguments.to, &arguments.password).await?;
