@@ -2,14 +2,14 @@
 //!
 //! Reading order: [`backup`] (freeze, cut, thaw, label), [`backup_schedule`] (slots in a time zone, and which are due),
 //! [`retention`] (which backups stay, and why), [`catalogue`] (everything that happened to a set's backups),
-//! [`verification`] (which backup is verified next), [`drilling`], [`set_keeper`] (the flow over all of these),
-//! [`set_report`] (what an auditor reads). Of snapshots
-//! without a set: [`schedule`] (due or not, and how many are pruned), [`schedule_mark`] (names and notes by which a
+//! [`verification`] (which backup is verified next), [`drilling`], [`vault_copies`], [`set_keeper`] (the flow over all of
+//! these), [`set_report`] (what an auditor reads). Of snapshots without a set: [`schedule`] (due or not, and how many are pruned), [`schedule_mark`] (names and notes by which a
 //! schedule knows its own snapshots), [`taking_pace`] (a bound for clocks that jump again and again). Schedules and
 //! retention know neither clock nor I/O: the caller says what time it is and what there is.
 
 pub mod backup;
 pub mod backup_schedule;
+pub mod byte_rate;
 pub mod catalogue;
 pub mod drilling;
 pub mod planted;
@@ -20,6 +20,7 @@ pub mod schedule_mark;
 pub mod set_keeper;
 pub mod set_report;
 pub mod taking_pace;
+pub mod vault_copies;
 pub mod verification;
 
 pub use schedule::{ScheduleError, SnapshotSchedule, UnixSecond};

@@ -53,10 +53,14 @@ pub enum KeepingBug {
     UnfinishedIsProven,
     /// A backup that was cut after the time of the day is verified as well.
     DueTooEarly,
+    /// The backup that was copied last is copied again.
+    CopiedAgain,
+    /// A damaged backup is copied.
+    DamagedIsCopied,
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -81,6 +85,8 @@ impl KeepingBug {
         Self::UseIgnored,
         Self::UnfinishedIsProven,
         Self::DueTooEarly,
+        Self::CopiedAgain,
+        Self::DamagedIsCopied,
     ];
 
     /// True if only a whole keeper can have it.
@@ -92,6 +98,8 @@ impl KeepingBug {
                 | Self::UseIgnored
                 | Self::UnfinishedIsProven
                 | Self::DueTooEarly
+                | Self::CopiedAgain
+                | Self::DamagedIsCopied
         )
     }
 }

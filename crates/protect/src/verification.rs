@@ -6,6 +6,7 @@
 use crate::{
     UnixSecond,
     backup_schedule::{BackupSchedule, BackupScheduleError, ScheduleZone},
+    byte_rate::ByteRate,
     catalogue::{BackupCatalogue, BackupRow},
     planted_keeping::{self, KeepingBug},
     retention::BackupProof,
@@ -53,13 +54,9 @@ pub struct VerificationPolicy {
     /// Days that begin when verifications begin, and when no more do.
     at: Option<BackupSchedule>,
     until: Option<BackupSchedule>,
-    throttle: Option<VerificationRate>,
+    throttle: Option<ByteRate>,
     is_elsewhere: bool,
 }
-
-/// Bytes a second, shown as people write them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VerificationRate(pub u64);
 
 impl VerificationPolicy {
     /// # Errors
@@ -73,7 +70,7 @@ impl VerificationPolicy {
             level: known.ok_or_else(|| VerificationPolicyError::Level(level.clone()))?,
             at: day("at", at)?,
             until: day("until", until)?,
-            throttle: throttle.as_deref().map(rate).transpose()?,
+            throttle: throttle.as_ref().map(rate).transpose()?,
             is_elsewhere: *is_elsewhere,
         };
         match (at, until) {
@@ -87,7 +84,7 @@ impl VerificationPolicy {
         self.level
     }
 
-    pub fn throttle(&self) -> Option<VerificationRate> {
+    pub fn throttle(&self) -> Option<ByteRate> {
         self.throttle
     }
 
@@ -139,24 +136,13 @@ fn waits(row: &BackupRow) -> bool {
     row.start.kind.is_full() && row.proof() == BackupProof::Unproven
 }
 
+fn rate(text: &String) -> Result<ByteRate, VerificationPolicyError> {
+    text.parse().map_err(|_| VerificationPolicyError::Throttle(text.clone()))
+}
+
 fn day_at(key: &'static str, text: &str) -> Result<BackupSchedule, VerificationPolicyError> {
     let day: Result<BackupSchedule, BackupScheduleError> = format!("1x1d@{text}").parse();
     day.map_err(|_| VerificationPolicyError::Time { key, text: text.to_owned() })
-}
-
-fn rate(text: &str) -> Result<VerificationRate, VerificationPolicyError> {
-    let wrong = || VerificationPolicyError::Throttle(text.to_owned());
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit: u64 = match unit.trim_start() {
-        "MB/s" => 1_000_000,
-        "GB/s" => 1_000_000_000,
-        "MiB/s" => 1 << 20,
-        "GiB/s" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    bytes.filter(|bytes| *bytes > 0).map(VerificationRate).ok_or_else(wrong)
 }
 
 /// The keys again, for people: `recover at 22:00 until 06:00, 200MB/s`.
@@ -177,16 +163,6 @@ impl fmt::Display for VerificationPolicy {
             f.write_str(", elsewhere")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for VerificationRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            rate if rate % 1_000_000 == 0 => write!(f, "{}MB/s", rate / 1_000_000),
-            rate if rate % (1 << 20) == 0 => write!(f, "{}MiB/s", rate >> 20),
-            rate => write!(f, "{rate}B/s"),
-        }
     }
 }
 

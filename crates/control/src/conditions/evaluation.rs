@@ -407,6 +407,7 @@ mod tests {
             claim("set_left_points", "old"),
             claim("set_unverified", "old"),
             claim("set_undrilled", "old"),
+            claim("set_uncopied", "old"),
             claim("set_not_kept", "old"),
         ];
         let log = restarted(&claims);

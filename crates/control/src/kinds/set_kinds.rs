@@ -100,6 +100,19 @@ pub(super) const SET_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "set_uncopied",
+        "set_vault",
+        Warning,
+        "A backup of a set waits for its copy in the vault for more than 24 h.",
+        [
+            "Nothing changes for mail; if the pools are lost, what came after the last copy is lost as well.",
+            "It tries again after an hour, then after twice as long, up to a day.",
+            "Until the newest backup is copied.",
+            "Do what the reason asks for: the vault is made by 'spindle protect vault init', and the server needs its password and NBD ([serve] nbd). 'spindle protect vault copy' copies now.",
+        ],
+        Morning,
+    ),
+    condition(
         "set_not_kept",
         "set_catalogue",
         Warning,

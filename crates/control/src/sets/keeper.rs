@@ -58,6 +58,7 @@ pub(crate) fn condition_of(problem: SetProblem) -> (&'static str, &'static str) 
         SetProblem::Full => ("set_room", "set_full"),
         SetProblem::Unverified => ("set_verification", "set_unverified"),
         SetProblem::Undrilled => ("set_drill", "set_undrilled"),
+        SetProblem::Uncopied => ("set_vault", "set_uncopied"),
     }
 }
 

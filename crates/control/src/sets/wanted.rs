@@ -2,7 +2,7 @@
 
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
 use plan::site::{
-    ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVerification, Site, SiteIndex,
+    ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVault, SetVerification, Site, SiteIndex,
 };
 use protect::{
     UnixSecond,
@@ -15,6 +15,7 @@ use protect::{
     retention::{KeepPolicy, KeepSettings},
     schedule_mark::is_schedule_name,
     set_keeper::{SetSettings, SetVolume},
+    vault_copies::{VaultPolicy, VaultSettings},
     verification::{VerificationPolicy, VerificationSettings},
 };
 use report::Refusal;
@@ -121,17 +122,31 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     };
     let policy = checked.policy(&table.freeze, &freeze)?;
     let drill = checked.drill(&table.drill, &freeze)?;
+    let vault = checked.vault(&table.vault)?;
     let restore = checked.restore(&table.restore)?;
-    let name = name.clone();
-    let settings = SetSettings { name, volumes, schedules, keep, freeze_limit, policy, verification, drill };
+    let settings = SetSettings {
+        name: name.clone(),
+        volumes,
+        schedules,
+        keep,
+        freeze_limit,
+        policy,
+        verification,
+        drill,
+        vault,
+    };
     match settings.fault() {
         Some(fault) => Err(checked.refusal(fault, "")),
         None => Ok(WantedSet { settings, freeze, restore }),
     }
 }
 
+/// The value of a key; `None` if it is left out.
+fn said(text: &String) -> Option<String> {
+    Some(text.clone()).filter(|text| !text.is_empty())
+}
+
 fn keep_settings(table: &SetRetention) -> KeepSettings {
-    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     KeepSettings {
         at_least: table.at_least,
         not_before: said(&table.not_before),
@@ -314,7 +329,6 @@ impl CheckedTable<'_> {
         if *table == SetVerification::default() {
             return Ok(None);
         }
-        let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let settings = VerificationSettings {
             level: table.level.clone(),
             at: said(&table.at),
@@ -341,6 +355,19 @@ impl CheckedTable<'_> {
         }
         let at = Some(&*table.at).filter(|at| !at.is_empty());
         DrillPolicy::new(&table.every, at).map(Some).map_err(|error| self.refusal(error, ""))
+    }
+
+    fn vault(&self, table: &SetVault) -> Result<Option<VaultPolicy>, Refusal> {
+        if *table == SetVault::default() {
+            return Ok(None);
+        }
+        let settings = VaultSettings {
+            to: table.to.clone(),
+            copy: table.copy.clone(),
+            password_file: said(&table.password_file),
+            throttle: said(&table.throttle),
+        };
+        VaultPolicy::new(&settings).map(Some).map_err(|error| self.refusal(error, ""))
     }
 
     /// The span that a key says; `None` if it is left out.
@@ -430,8 +457,9 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
         Some(policy) => format!("; verify {policy}"),
         None => String::new(),
     };
+    let copied = set.settings.vault.as_ref().map_or(String::new(), |policy| format!("; vault {policy}"));
     format!(
-        "{}, frozen by {kind}{}: {}{}{verified}{drilled}{}",
+        "{}, frozen by {kind}{}: {}{}{verified}{drilled}{copied}{}",
         set.settings.schedules,
         said(&of_freeze, ", "),
         volumes.join(", "),
@@ -495,6 +523,11 @@ mod tests {
         at = '22:00'
         until = '06:00'
         throttle = '200MB/s'
+        [protect.vault]
+        to = 's3://vault/mail'
+        copy = '14x1d@03:00'
+        password_file = '/etc/spindle/vault'
+        throttle = '50MB/s'
         [protect.restore]
         before = ['/etc/mail/stop', 'hard']
         after = ['/etc/mail/start']
@@ -585,6 +618,8 @@ mod tests {
             ),
             ("'/etc/mail/stop', ", "'stop', ", "restore: before: the hook \"stop\" is no absolute path"),
             ("'5min'", "'soon'", "restore: timeout = \"soon\" is no span"),
+            ("copy = '14x1d@03:00'", "", "vault: copy: \"\" is no schedule"),
+            ("'s3://vault/mail'", "'vault'", "vault: to = \"vault\" is no place"),
             ("level = 'recover'", "", "verify: level = \"\" is unknown; say \"chain\""),
             ("'06:00'", "'22:00'", "verify: at and until are both 22:00"),
             ("level = 'recover'", "level = 'recover'\nelsewhere = true", "verify: elsewhere has no effect"),
@@ -641,7 +676,7 @@ mod tests {
              before /etc/mail/quiet all, after /etc/mail/go, timeout 1500ms, user mail, worth filesystem, mounts \
              /srv/mail/spool /srv/mail, budget 20s, uncovered crash: dbs/store, logs/log (logs); keep at_least 3, \
              not_before 7d, at_most 750d, on_full keep, lock 14d; verify recover at 22:00 until 06:00, \
-             200MB/s; restore before /etc/mail/stop hard, after /etc/mail/start, timeout 5min"
+             200MB/s; vault 14x1d@03:00 to s3://vault/mail, password in /etc/spindle/vault, 50MB/s; restore before /etc/mail/stop hard, after /etc/mail/start, timeout 5min"
         );
         let values = |text: &str| -> Vec<String> {
             let table: toml::Table = text.parse().unwrap();

@@ -30,7 +30,8 @@ pub use super::{
         BackupCopyBody, DrillBody, RebuiltRow, RestoreBody, VerificationBody, VerificationResultName,
     },
     set_rows::{
-        SetBackupRow, SetDrillRow, SetKeeperName, SetPointRow, SetRow, SetVerificationRow, SetVolumeRow,
+        CopyDueRow, SetBackupRow, SetDrillRow, SetKeeperName, SetPointRow, SetRow, SetVaultRow,
+        SetVerificationRow, SetVolumeRow,
     },
     sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,

@@ -78,9 +78,17 @@ pub struct BackupCopyBody {
     /// The vault, without secrets.
     pub to: String,
     /// Identity of the copy there.
+    #[serde(default)]
     pub id: String,
     /// Bytes that it added there.
+    #[serde(default)]
     pub bytes: u64,
+    /// Numbers of all backups of the set that have a copy there now, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Vec<u64>>,
+    /// The reason why it ended early: the backup has no copy there, and is due again later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// A drill: a backup was restored beside the live volumes, proven and dropped.
@@ -142,7 +150,8 @@ pub(super) async fn note_drill(
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), PersonOrder::NoteDrill(result)).await?)?))
 }
 
-/// Notes a copy that others made of a backup's snapshots. The newest copy in a place stays: the next one is made from it.
+/// Notes a copy that others made of a backup's snapshots, or that it ended early. The newest copied backup stays: the next
+/// copy is made from it.
 #[utoipa::path(post, path = "/v1/sets/{set}/backups/{number}/copies", tag = "sets", request_body = BackupCopyBody,
     params(("set" = String, Path, description = "Name"), ("number" = u64, Path, description = "Number of the backup")),
     responses((status = 200, description = "It is noted", body = SetBackupRow), (status = "default", response = ApiProblem)))]
@@ -150,10 +159,13 @@ pub(super) async fn note_copy(
     State(api): State<ApiState>,
     caller: Caller,
     Path((set, number)): Path<(String, u64)>,
-    Json(BackupCopyBody { to, id, bytes }): Json<BackupCopyBody>,
+    Json(BackupCopyBody { to, id, bytes, copies, problem }): Json<BackupCopyBody>,
 ) -> Result<Json<SetBackupRow>, ApiProblem> {
     caller.need(CallerRole::Operate)?;
-    let order = PersonOrder::NoteCopy(CopyResult { to, id, bytes });
+    let order = match problem {
+        None => PersonOrder::NoteCopy(CopyResult { to, id, bytes, copies }),
+        Some(why) => PersonOrder::NoteFailedCopy { why },
+    };
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
 }
 

@@ -3,7 +3,7 @@
 use crate::sets::{ServedSet, SetKeeping, points::parts_of_id};
 use protect::{
     retention::BackupProof,
-    set_keeper::{BackupView, SetVolume},
+    set_keeper::{BackupView, CopyDue, SetVolume},
     verification::VerificationPolicy,
 };
 use report::calendar::utc_time;
@@ -24,7 +24,7 @@ pub struct SetRow {
     /// The next backup is made then, if no clock jumps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<String>,
-    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, `undrilled`, or `not-kept` if the catalogue cannot be used.
+    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, `undrilled`, `uncopied`, or `not-kept` if the catalogue cannot be used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub problems: BTreeMap<String, String>,
     /// Its verification by the clock.
@@ -33,6 +33,9 @@ pub struct SetRow {
     /// Its drills by the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drill: Option<SetDrillRow>,
+    /// Its copies in a vault by the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vault: Option<SetVaultRow>,
     /// Newest first, a minute old at most. None of a set that an agent keeps.
     pub backups: Vec<SetBackupRow>,
 }
@@ -61,6 +64,33 @@ pub struct SetDrillRow {
     pub text: String,
     /// One is due. Never of a set that an agent keeps.
     pub is_due: bool,
+}
+
+/// Copies of a set's backups in a vault by the clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetVaultRow {
+    /// The vault: an absolute path of the keeper's host, or `s3://BUCKET/PREFIX`.
+    pub to: String,
+    /// All of its rules, in words.
+    pub text: String,
+    /// The copy to make now. None of a set that an agent keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<CopyDueRow>,
+}
+
+/// A copy that is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyDueRow {
+    /// Number of the backup.
+    pub number: u64,
+    /// Copies by the clock that stay.
+    pub count: u32,
+    /// File of the keeper's host with the password; none if the environment has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    /// Bytes a second that it may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle_bytes: Option<u64>,
 }
 
 /// The keeper of a set.
@@ -111,6 +141,9 @@ pub struct SetBackupRow {
     /// The reason why its last verification did not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_verified: Option<String>,
+    /// Vaults that have a copy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<String>,
     pub holds: Vec<String>,
     /// Seconds from now on in which nobody can delete it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,6 +183,11 @@ impl SetRow {
                 .drill
                 .as_ref()
                 .map(|policy| SetDrillRow { text: policy.to_string(), is_due: false }),
+            vault: settings.vault.as_ref().map(|policy| SetVaultRow {
+                to: policy.to().to_owned(),
+                text: policy.to_string(),
+                due: None,
+            }),
             backups: Vec::new(),
         };
         let SetKeeping::Server { view, problem, .. } = &set.keeping else { return row };
@@ -169,8 +207,23 @@ impl SetRow {
                 is_due: view.as_ref().is_some_and(|view| view.has_drill_due),
                 ..drill
             }),
+            vault: row.vault.clone().map(|vault| SetVaultRow {
+                due: view.as_ref().and_then(|view| view.copy_due.as_ref()).map(CopyDueRow::of),
+                ..vault
+            }),
             backups: backups.map(SetBackupRow::of).collect(),
             ..row
+        }
+    }
+}
+
+impl CopyDueRow {
+    fn of(due: &CopyDue) -> Self {
+        Self {
+            number: due.number,
+            count: due.count,
+            password_file: due.password_file.as_ref().map(|file| file.display().to_string()),
+            throttle_bytes: due.throttle.map(|rate| rate.0),
         }
     }
 }
@@ -214,6 +267,7 @@ impl SetBackupRow {
             verified_at: backup.verified.as_ref().map(|(at, _)| utc_time(at.0)),
             verified_level: backup.verified.as_ref().map(|(_, level)| level.clone()),
             not_verified: backup.not_verified.clone(),
+            copies: texts(&backup.copies),
             holds: texts(&backup.holds),
             locked_for_seconds: backup.locked_for_s,
             stays: backup.stays.iter().map(ToString::to_string).collect(),

@@ -32,6 +32,7 @@ const TABLES: [(&str, &str, &str); 28] = [
     ("[protect.keep]", "SetRetention", PROTECTING),
     ("[protect.verify]", "SetVerification", PROTECTING),
     ("[protect.drill]", "SetDrill", PROTECTING),
+    ("[protect.vault]", "SetVault", PROTECTING),
     ("[protect.restore]", "SetRestore", PROTECTING),
     ("[serve]", "Serving", SERVING),
     ("[metrics]", "SiteMetrics", SERVING),

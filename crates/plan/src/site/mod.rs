@@ -29,7 +29,9 @@ pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use measured_link::MeasuredLink;
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
-pub use protecting::{ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVerification};
+pub use protecting::{
+    ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVault, SetVerification,
+};
 pub use proving::Proving;
 pub use serving::{Serving, SiteExport, SiteInitiator, SiteMetrics, SiteNotifier, SiteTarget, SiteUnit};
 pub use serving_faults::split_snapshot;

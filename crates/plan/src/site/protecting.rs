@@ -36,6 +36,9 @@ pub struct ProtectedSet {
     /// Drills by the clock.
     #[serde(skip_serializing_if = "is_default")]
     pub drill: SetDrill,
+    /// Copies in a vault by the clock.
+    #[serde(skip_serializing_if = "is_default")]
+    pub vault: SetVault,
     /// Hooks of the mail host around a restore.
     #[serde(skip_serializing_if = "is_default")]
     pub restore: SetRestore,
@@ -111,6 +114,25 @@ pub struct SetDrill {
     /// Time in it, such as 04:00 or Sun 04:00.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub at: String,
+}
+
+/// The copies of a set's backups in a vault, which 'spindle protect vault init' has made. Nothing is copied without a place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetVault {
+    /// The vault: an absolute path, or s3://BUCKET/PREFIX.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// One schedule, COUNTxPERIOD or COUNTxPERIOD@TIME: so often the newest full backup is copied, and so many of these
+    /// copies stay.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub copy: String,
+    /// File with the password of the vault, which others cannot read; the environment's SPINDLE_VAULT_PASSWORD if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub password_file: String,
+    /// Highest rate of reading, such as 50MB/s; none if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub throttle: String,
 }
 
 /// Programs of the mail host around a restore in place: 'spindle protect restore --hooks' runs them there.

@@ -212,6 +212,9 @@ pub struct BackupCopy {
     /// Identity of the copy there.
     pub id: String,
     pub bytes: u64,
+    /// Backups whose copies are not there any more: enough newer ones are, or someone removed them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

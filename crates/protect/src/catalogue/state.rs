@@ -214,6 +214,12 @@ impl BackupCatalogue {
         self.last_good_drill_age_s
     }
 
+    /// The backup that exists and whose copy at a vault or site is the newest there.
+    pub fn newest_copied(&self, to: &str) -> Option<(u64, &BackupRow)> {
+        let number = *self.copy_bases.get(to)?;
+        Some((number, self.row(number).expect("it goes with its backup")))
+    }
+
     pub fn missed(&self) -> &[(i64, MissedRange)] {
         &self.missed
     }
@@ -426,6 +432,9 @@ impl BackupCatalogue {
             }
             CatalogueEntry::Copied(copy) => {
                 self.change(copy.backup, at_s).copies.insert(copy.to.clone());
+                for removed in &copy.removed {
+                    self.rows.get_mut(removed).map(|row| row.copies.remove(&copy.to));
+                }
                 let base = self.copy_bases.entry(copy.to.clone()).or_insert(copy.backup);
                 *base = (*base).max(copy.backup);
             }

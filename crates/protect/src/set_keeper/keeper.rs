@@ -55,6 +55,8 @@ pub struct SetKeeper {
     pub(super) looked_for_room_at: Option<Moment>,
     /// Backups whose verification did not end.
     pub(super) put_off: BTreeMap<u64, PutOff>,
+    /// The last copy to the vault, if it ended early.
+    pub(super) copy_put_off: Option<PutOff>,
     paces: BTreeMap<SchedulePeriod, TakingPace>,
     started: Moment,
     failures: u32,
@@ -101,6 +103,7 @@ impl SetKeeper {
             missed_until: BTreeMap::new(),
             looked_for_room_at: None,
             put_off: BTreeMap::new(),
+            copy_put_off: None,
             paces: BTreeMap::new(),
             started: world.now(),
             failures: 0,
@@ -147,6 +150,7 @@ impl SetKeeper {
         self.thin_out().await?;
         self.look_for_verification();
         self.look_for_drill();
+        self.look_for_copy();
         Ok(KeeperLook { wait: self.wait(), made })
     }
 

@@ -14,8 +14,9 @@
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
 //! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
-//! results of verifications, restores and drills), `rebuilding` (a catalogue that was lost), [`notice`], [`view`].
+//! results of verifications, restores and drills), `copying`, `rebuilding` (a catalogue that was lost), [`notice`], [`view`].
 
+mod copying;
 mod deleting;
 pub mod freezing;
 mod keeper;
@@ -29,11 +30,12 @@ pub mod settings;
 mod settling;
 pub mod view;
 
+pub use copying::{CopyDue, CopyResult};
 pub use freezing::{NothingFrozen, RoundFreeze, SetFreezing};
 pub use keeper::{KeeperLook, SetKeeper, SetOpening};
 pub use making::MadeBackup;
 pub use notice::{SetNotice, SetProblem};
-pub use people::{CopyResult, PersonOrder, PersonRefusal};
+pub use people::{PersonOrder, PersonRefusal};
 pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
 pub use proving::{DrillResult, RestoreResult, VerificationDue, VerificationResult, VerificationVerdict};
 pub use rebuilding::{CollectingError, collect_backups};

@@ -19,6 +19,8 @@ pub enum SetProblem {
     Unverified,
     /// No drill was good for a long time.
     Undrilled,
+    /// A backup waits for its copy in the vault for a day.
+    Uncopied,
 }
 
 /// A line for people.
@@ -33,7 +35,7 @@ pub enum SetNotice {
 }
 
 impl SetProblem {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Failing,
         Self::Waiting,
         Self::Strays,
@@ -41,6 +43,7 @@ impl SetProblem {
         Self::Full,
         Self::Unverified,
         Self::Undrilled,
+        Self::Uncopied,
     ];
 
     /// A word for programs.
@@ -53,6 +56,7 @@ impl SetProblem {
             Self::Full => "full",
             Self::Unverified => "unverified",
             Self::Undrilled => "undrilled",
+            Self::Uncopied => "uncopied",
         }
     }
 
@@ -66,6 +70,7 @@ impl SetProblem {
             Self::Full => "there is room again, or backups may go",
             Self::Unverified => "backups are verified again, or none waits for it",
             Self::Undrilled => "a drill was good",
+            Self::Uncopied => "backups are copied to the vault again",
         }
     }
 }

@@ -2,19 +2,18 @@
 
 use super::{
     SetKeeper,
+    copying::CopyResult,
     making::{BackupOrder, MadeBackup},
     proving::{DrillResult, RestoreResult, VerificationResult},
 };
 use crate::{
-    catalogue::{BackupCopy, BackupHold, BackupLock, BackupRow, CatalogueEntry, CatalogueFileError},
+    catalogue::{BackupHold, BackupLock, BackupRow, CatalogueEntry, CatalogueFileError},
     retention::{DeletionRule, KeepReason, policy::KeepSpan},
 };
 use thiserror::Error;
 
 /// Longest name of a hold, in bytes.
 const HOLD_BYTES_MAX: usize = 128;
-/// Longest place or identity of a copy, in bytes.
-const COPY_TEXT_BYTES_MAX: usize = 1024;
 
 /// An order about one backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +37,10 @@ pub enum PersonOrder {
     NoteRestore(RestoreResult),
     NoteDrill(DrillResult),
     NoteCopy(CopyResult),
-}
-
-/// A copy of a backup that others made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyResult {
-    /// The vault, without secrets.
-    pub to: String,
-    /// Identity of the copy there.
-    pub id: String,
-    /// Bytes that it added there.
-    pub bytes: u64,
+    /// A copy that ended early.
+    NoteFailedCopy {
+        why: String,
+    },
 }
 
 /// The reason why an order is not followed. Nothing was changed.
@@ -102,6 +94,10 @@ impl SetKeeper {
             PersonOrder::NoteRestore(result) => self.note_restore(number, &row, result, by),
             PersonOrder::NoteDrill(result) => self.note_drill(number, &row, result, by),
             PersonOrder::NoteCopy(copy) => self.note_copy(number, &row, copy),
+            PersonOrder::NoteFailedCopy { why } => {
+                self.note_failed_copy(&row, why);
+                Ok(())
+            }
             PersonOrder::Delete { may_be_last } => self.delete_for_person(number, *may_be_last, by).await,
         }
     }
@@ -153,20 +149,6 @@ impl SetKeeper {
         self.append(CatalogueEntry::Locked(BackupLock { backup: number, for_s, by: by.to_owned() }))?;
         let span = KeepSpan(for_s);
         self.said.note(format!("{} is locked by {by} for {span} from its cut", row.start.name));
-        Ok(())
-    }
-
-    fn note_copy(&mut self, number: u64, row: &BackupRow, copy: &CopyResult) -> FollowResult {
-        let CopyResult { to, id, bytes } = copy.clone();
-        for text in [&to, &id] {
-            if text.is_empty() || text.len() > COPY_TEXT_BYTES_MAX || text.chars().any(char::is_control) {
-                let reason = format!("cannot be copied to {text:?}; say 1 to {COPY_TEXT_BYTES_MAX} bytes");
-                return Err(wrong(number, reason));
-            }
-        }
-        let text = format!("{} is copied to {to}", row.start.name);
-        self.append(CatalogueEntry::Copied(BackupCopy { backup: number, to, id, bytes }))?;
-        self.said.note(text);
         Ok(())
     }
 

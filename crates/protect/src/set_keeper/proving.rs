@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{
     UnixSecond,
+    byte_rate::ByteRate,
     catalogue::{BackupDrill, BackupRestore, BackupRow, BackupVerification, CatalogueEntry},
     planted_keeping::{self, KeepingBug},
-    verification::{VERIFICATION_LEVELS, VerificationRate},
+    verification::VERIFICATION_LEVELS,
 };
 use report::calendar::utc_time;
 use std::time::Duration;
@@ -20,11 +21,23 @@ use world::Moment;
 const AGAIN_MIN: Duration = Duration::from_secs(3_600);
 const AGAIN_MAX: Duration = Duration::from_secs(86_400);
 
-/// A backup whose verification did not end.
+/// A verification, or a copy, that did not end.
 pub(super) struct PutOff {
     from: Moment,
     pause: Duration,
-    why: String,
+    pub why: String,
+}
+
+impl PutOff {
+    /// For an hour, or for twice as long as `before`, up to a day.
+    pub fn after(before: Option<&Self>, now: Moment, why: String) -> Self {
+        let pause = before.map_or(AGAIN_MIN, |before| (before.pause * 2).min(AGAIN_MAX));
+        Self { from: now + pause, pause, why }
+    }
+
+    pub fn is_over(&self, now: Moment) -> bool {
+        now >= self.from
+    }
 }
 
 /// A verification that is due.
@@ -33,7 +46,7 @@ pub struct VerificationDue {
     pub number: u64,
     pub name: String,
     pub level: &'static str,
-    pub throttle: Option<VerificationRate>,
+    pub throttle: Option<ByteRate>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +97,7 @@ impl SetKeeper {
         let policy = self.settings.verification.as_ref()?;
         let (zone, now) = (self.settings.schedules.zone(), UnixSecond(self.world.wall().seconds));
         let is_put_off =
-            |number: u64| self.put_off.get(&number).is_some_and(|put_off| self.world.now() < put_off.from);
+            |number: u64| self.put_off.get(&number).is_some_and(|put_off| !put_off.is_over(self.world.now()));
         let number = policy.due(zone, now, self.catalogue(), is_put_off)?;
         let name = self.catalogue().row(number).expect("it is live").start.name.clone();
         Some(VerificationDue { number, name, level: policy.level(), throttle: policy.throttle() })
@@ -149,10 +162,9 @@ impl SetKeeper {
         let first = findings.first().map(|first| format!(": {first}")).unwrap_or_default();
         if verdict == VerificationVerdict::Unfinished && !planted_keeping::is(KeepingBug::UnfinishedIsProven)
         {
-            self.put_off(
-                number,
-                findings.first().cloned().unwrap_or_else(|| "no reason is known".to_owned()),
-            );
+            let why = findings.first().cloned().unwrap_or_else(|| "no reason is known".to_owned());
+            let put_off = PutOff::after(self.put_off.get(&number), self.world.now(), why);
+            self.put_off.insert(number, put_off);
             self.said
                 .warn(format!("{name} is not verified; not everything could be checked ({level}){first}"));
             return Ok(());
@@ -169,12 +181,6 @@ impl SetKeeper {
         }
         self.look_for_verification();
         Ok(())
-    }
-
-    fn put_off(&mut self, number: u64, why: String) {
-        let before = self.put_off.get(&number).map(|put_off| put_off.pause);
-        let pause = before.map_or(AGAIN_MIN, |pause| (pause * 2).min(AGAIN_MAX));
-        self.put_off.insert(number, PutOff { from: self.world.now() + pause, pause, why });
     }
 
     pub(super) fn note_restore(

@@ -5,6 +5,7 @@ use crate::{
     backup_schedule::{BackupKind, FreezeLimit, ScheduleSet},
     drilling::DrillPolicy,
     retention::KeepPolicy,
+    vault_copies::VaultPolicy,
     verification::VerificationPolicy,
 };
 use std::{collections::BTreeSet, fmt};
@@ -31,6 +32,8 @@ pub struct SetSettings {
     pub verification: Option<VerificationPolicy>,
     /// `None`: drills are held when someone orders them.
     pub drill: Option<DrillPolicy>,
+    /// `None`: backups are copied elsewhere when someone orders it.
+    pub vault: Option<VaultPolicy>,
 }
 
 impl SetSettings {
@@ -95,6 +98,7 @@ mod tests {
             policy: BackupPolicy::default(),
             verification: None,
             drill: None,
+            vault: None,
         };
         settings.fault().unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! A set as others see it: backups with their worth, and the reasons for which they stay.
 
-use super::{SetKeeper, SetProblem};
+use super::{CopyDue, SetKeeper, SetProblem};
 use crate::{
     UnixSecond,
     backup_schedule::{BackupKind, SchedulePeriod},
@@ -22,6 +22,8 @@ pub struct SetView {
     pub verification_due: Option<u64>,
     /// A drill is due.
     pub has_drill_due: bool,
+    /// The copy to make now.
+    pub copy_due: Option<CopyDue>,
     /// Oldest first.
     pub backups: Vec<BackupView>,
 }
@@ -46,6 +48,8 @@ pub struct BackupView {
     pub verified: Option<(UnixSecond, String)>,
     /// The reason why its last verification, since the keeper's start, did not end.
     pub not_verified: Option<String>,
+    /// Vaults and sites that have a copy.
+    pub copies: Vec<String>,
     pub holds: Vec<String>,
     /// Seconds for which it is locked from now on.
     pub locked_for_s: Option<i64>,
@@ -74,6 +78,7 @@ impl SetView {
             problems: keeper.problems().clone(),
             verification_due: keeper.verification_due().map(|due| due.number),
             has_drill_due: keeper.has_drill_due(),
+            copy_due: keeper.copy_due(),
             backups: keeper.catalogue().live().map(view).collect(),
         }
     }
@@ -94,6 +99,7 @@ impl BackupView {
             proof: row.proof(),
             verified: row.verifications.last().map(|(at_s, last)| (UnixSecond(*at_s), last.level.clone())),
             not_verified: None,
+            copies: row.copies.iter().cloned().collect(),
             holds: row.holds.iter().cloned().collect(),
             locked_for_s: row.locked_s.map(|until| until - row.age_s_at(age_s)).filter(|left| *left > 0),
             stays,

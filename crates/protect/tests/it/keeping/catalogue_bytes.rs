@@ -128,6 +128,7 @@ pub fn entries() -> Vec<(u64, CatalogueEntry)> {
                 to: text("s3://mail-vault"),
                 id: text("c0ffee"),
                 bytes: 9,
+                removed: Vec::new(),
             }),
         ),
         (4, CatalogueEntry::Deleting(deletion(2, DeletionRule::Surplus))),

@@ -12,13 +12,15 @@ use protect::{
     planted_keeping::{KeepingBug, with_keeping_bug},
     retention::{BackupProof, KeepPolicy, KeepSettings},
     set_keeper::{
-        DrillResult, NothingFrozen, PersonOrder, PersonRefusal, SetFreezing, SetKeeper, SetNotice,
-        SetOpening, SetProblem, SetSettings, SetVolume, VerificationResult, VerificationVerdict,
+        CopyResult, DrillResult, NothingFrozen, PersonOrder, PersonRefusal, SetFreezing, SetKeeper,
+        SetNotice, SetOpening, SetProblem, SetSettings, SetVolume, VerificationResult, VerificationVerdict,
     },
+    vault_copies::{VaultPolicy, VaultSettings},
     verification::{VerificationPolicy, VerificationSettings},
 };
 use std::{
-    collections::BTreeSet,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
@@ -35,6 +37,8 @@ struct History {
     place: Rc<Surroundings>,
     settings: SetSettings,
     has_freeze: bool,
+    /// Backups with copies in the vault, and the times of their cuts.
+    vault: RefCell<BTreeMap<u64, i64>>,
 }
 
 fn settings(random: &mut Random) -> SetSettings {
@@ -61,7 +65,16 @@ fn settings(random: &mut Random) -> SetSettings {
         policy: BackupPolicy::default().with_uncovered(uncovered),
         verification: random.percent(60.0).then(|| verification(random)),
         drill: None,
+        vault: random.percent(60.0).then(|| vault(random)),
     }
+}
+
+const VAULT: &str = "/mnt/vault";
+
+fn vault(random: &mut Random) -> VaultPolicy {
+    let copy = ["14x1d", "9x6h", "5x1d@03:00"][random.below(3) as usize].to_owned();
+    let settings = VaultSettings { to: VAULT.to_owned(), copy, ..VaultSettings::default() };
+    VaultPolicy::new(&settings).expect("a policy")
 }
 
 fn verification(random: &mut Random) -> VerificationPolicy {
@@ -74,7 +87,7 @@ impl History {
     fn new(seed: u64, random: &mut Random) -> Self {
         let settings = settings(random);
         let has_freeze = settings.freeze_limit.has_freeze;
-        Self { place: Rc::new(Surroundings::new(seed)), settings, has_freeze }
+        Self { place: Rc::new(Surroundings::new(seed)), settings, has_freeze, vault: RefCell::default() }
     }
 
     fn open(&self, world: &World) -> SetKeeper {
@@ -105,6 +118,7 @@ impl History {
             }
             self.listen(&mut keeper);
             self.verify(&mut keeper, world, &mut random).await;
+            self.copy(&mut keeper, &mut random).await;
             if with_people && random.percent(15.0) {
                 self.order(&mut keeper, &mut random).await;
                 self.listen(&mut keeper);
@@ -191,6 +205,59 @@ impl History {
         assert_ne!(next, Some(due.number), "it is due again at once");
     }
 
+    /// Copies what is due, sometimes: the vault may be away, or what was copied may not be noted.
+    async fn copy(&self, keeper: &mut SetKeeper, random: &mut Random) {
+        let Some(due) = keeper.copy_due() else { return };
+        let view = keeper.view();
+        let meant = view.backups.iter().find(|backup| backup.number == due.number).expect("it is there");
+        assert!(meant.kind.is_full(), "logs are copied");
+        assert_ne!(meant.proof, BackupProof::Damaged, "a damaged one is copied");
+        let copied = view.backups.iter().rfind(|backup| !backup.copies.is_empty());
+        if let Some(copied) = copied {
+            assert!(meant.number > copied.number, "{} is copied again", meant.name);
+            let slots = |at_s: i64| match &due.count {
+                14 => at_s.div_euclid(86_400),
+                9 => at_s.div_euclid(21_600),
+                _ => (at_s - 3 * 3_600).div_euclid(86_400),
+            };
+            // A clock that was set back makes an early slot of a later backup.
+            assert!(slots(meant.at.0) > slots(copied.at.0), "{} fills no slot", meant.name);
+        }
+        let order = match random.below(10) {
+            0..=4 => return,
+            5 => PersonOrder::NoteFailedCopy { why: "the disk is unplugged".to_owned() },
+            _ => {
+                let mut vault = self.vault.borrow_mut();
+                vault.insert(due.number, meant.at.0);
+                while vault.len() > due.count as usize {
+                    vault.pop_first();
+                }
+                let copies = Some(vault.keys().copied().collect());
+                PersonOrder::NoteCopy(CopyResult {
+                    to: due.to.clone(),
+                    id: "c0ffee".to_owned(),
+                    bytes: 1,
+                    copies,
+                })
+            }
+        };
+        match keeper.follow(due.number, &order, "copier").await {
+            Err(PersonRefusal::Catalogue(error)) => panic!("{error}"),
+            // It went meanwhile.
+            Err(_) => return,
+            Ok(()) => {}
+        }
+        assert_eq!(keeper.copy_due().map(|next| next.number), None, "one is due again at once");
+        let vault = self.vault.borrow();
+        for backup in keeper.view().backups {
+            assert!(
+                backup.copies.is_empty() || vault.contains_key(&backup.number),
+                "{} has a copy",
+                backup.name
+            );
+        }
+    }
+
     fn verification_hour(&self) -> Option<i64> {
         let text = self.settings.verification.as_ref()?.to_string();
         text.split_once(" at ")?.1.get(..2)?.parse().ok()
@@ -212,8 +279,8 @@ impl History {
         let mut problems: Vec<SetProblem> = view.problems.keys().copied().collect();
         let by_people = self.place.removed_by_people.borrow();
         problems.retain(|problem| *problem != SetProblem::Strays || by_people.is_empty());
-        // Those who verify are lazy.
-        problems.retain(|problem| *problem != SetProblem::Unverified);
+        // Those who verify and copy are lazy.
+        problems.retain(|problem| ![SetProblem::Unverified, SetProblem::Uncopied].contains(problem));
         assert_eq!(problems, [], "{:?}", view.problems);
         let live: BTreeSet<u64> = view.backups.iter().map(|backup| backup.number).collect();
         let there: BTreeSet<u64> =
@@ -239,8 +306,8 @@ impl History {
             .filter(|backup| backup.stays.is_empty())
             .map(|backup| backup.number)
             .collect();
-        // A lock that ended since the last round is looked at by the next one.
-        let may_end = self.settings.keep.lock_s().is_some();
+        // A lock that ended since the last round, or the base before the last copy, is looked at by the next one.
+        let may_end = self.settings.keep.lock_s().is_some() || self.settings.vault.is_some();
         assert!(unwanted.is_empty() || may_end, "nothing wants {unwanted:?}");
     }
 }
@@ -393,6 +460,58 @@ fn a_set_says_that_nothing_was_verified_for_a_day() {
 }
 
 #[test]
+fn a_vault_that_is_away_is_said_after_a_day_and_gets_the_newest_backup_when_it_is_back() {
+    let mut history = undisturbed();
+    let daily = VaultSettings { to: VAULT.to_owned(), copy: "2x1d".to_owned(), ..VaultSettings::default() };
+    history.settings.vault = Some(VaultPolicy::new(&daily).expect("a policy"));
+    let limits = SimLimits { span: HOUR * 24 * 12, ..SimLimits::generous() };
+    let outcome = Simulation::new(2).run(limits, |world| async move {
+        let mut keeper = history.open(&world);
+        let copied = |copies: &[u64]| {
+            let copies = Some(copies.to_vec());
+            PersonOrder::NoteCopy(CopyResult {
+                to: VAULT.to_owned(),
+                id: "c0ffee".to_owned(),
+                bytes: 1,
+                copies,
+            })
+        };
+        let (mut copies, mut said_at, mut tries) = (Vec::new(), None, 0);
+        for hour in 0..24 * 10 {
+            keeper.look().await.expect("a look");
+            let is_away = (60..24 * 8).contains(&hour);
+            if let Some(due) = keeper.copy_due() {
+                if is_away {
+                    tries += 1;
+                    let why = "the disk is unplugged".to_owned();
+                    let order = PersonOrder::NoteFailedCopy { why };
+                    keeper.follow(due.number, &order, "copier").await.expect("noted");
+                } else {
+                    let newest = keeper.view().backups.last().expect("one").number;
+                    assert_eq!(due.number, newest, "the newest one");
+                    copies.push(due.number);
+                    let kept = &copies[copies.len().saturating_sub(2)..];
+                    keeper.follow(due.number, &copied(kept), "copier").await.expect("noted");
+                }
+            }
+            if let Some(text) = keeper.view().problems.get(&SetProblem::Uncopied) {
+                said_at = said_at.or(Some(hour));
+                assert!(text.ends_with("the last copy did not end: the disk is unplugged"), "{text}");
+            }
+            world.sleep(HOUR).await;
+        }
+        assert!(said_at.is_some_and(|hour| (84..=98).contains(&hour)), "a day after it was due: {said_at:?}");
+        assert!((4..14).contains(&tries), "tried less and less often: {tries}");
+        assert!((4..=6).contains(&copies.len()), "one a day, none of the days without it: {copies:?}");
+        assert!(!keeper.view().problems.contains_key(&SetProblem::Uncopied), "it is over");
+        let with_copy: Vec<u64> =
+            keeper.view().backups.iter().filter(|one| !one.copies.is_empty()).map(|one| one.number).collect();
+        assert_eq!(with_copy, copies[copies.len() - 2..], "as many as the schedule says");
+    });
+    outcome.completed();
+}
+
+#[test]
 fn planted_bugs_of_a_keeper_are_noticed() {
     for bug in [
         KeepingBug::CutBeforeBegun,
@@ -402,6 +521,8 @@ fn planted_bugs_of_a_keeper_are_noticed() {
         KeepingBug::SilentPoolIsEmpty,
         KeepingBug::UnfinishedIsProven,
         KeepingBug::DueTooEarly,
+        KeepingBug::CopiedAgain,
+        KeepingBug::DamagedIsCopied,
     ] {
         let fails = |seed: &u64| {
             with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(|| check_seed(*seed))).is_err())
