@@ -14,7 +14,8 @@
 //!
 //! Reading order: [`blob_id`], [`sealing`], [`compression`], the parts of the format ([`keys`], [`config`], [`packs`], [`index`],
 //! [`trees`], [`snapshots`]), [`store`] (where the files are), [`locks`], [`blob_index`], [`repository`], [`writer`]; then what
-//! Spindle puts there: [`layout`], [`record`], [`copying`], [`contents`], [`restoring`], [`checking`].
+//! Spindle puts there: [`layout`], [`record`], [`copying`], [`contents`], [`restoring`], [`checking`], [`forgetting`],
+//! [`pruning`].
 
 pub mod blob_id;
 pub mod blob_index;
@@ -24,6 +25,7 @@ pub mod config;
 pub mod contents;
 pub mod copying;
 pub mod error;
+pub mod forgetting;
 pub mod index;
 pub mod keys;
 pub mod layout;
@@ -31,6 +33,7 @@ pub mod locks;
 pub mod packs;
 pub mod planted;
 pub mod processors;
+pub mod pruning;
 pub mod record;
 pub mod repository;
 pub mod restoring;

@@ -17,9 +17,19 @@ pub enum VaultBug {
     ChangeCutShort,
     /// A chunk that is known from an unfinished pack counts as stored, although the pack was lost.
     LostPackCounts,
+    /// Copies by hand go as those of the clock do.
+    ForgetsCopiesByHand,
+    /// The newest copies go, in place of the oldest.
+    ForgetsNewest,
+    /// A prune removes a pack of which a snapshot needs a part.
+    PrunesPartlyUsed,
+    /// A prune removes old packs before the index has the new ones.
+    PacksBeforeIndex,
 }
 
 impl VaultBug {
+    pub const OF_REMOVALS: [Self; 4] =
+        [Self::ForgetsCopiesByHand, Self::ForgetsNewest, Self::PrunesPartlyUsed, Self::PacksBeforeIndex];
     pub const OF_COPIES: [Self; 5] = [
         Self::SnapshotBeforePacks,
         Self::IndexForgotten,

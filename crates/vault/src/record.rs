@@ -10,6 +10,8 @@ pub const RECORD_FORMAT: &str = "spindle-vault-backup";
 pub const RECORD_VERSION: u64 = 1;
 /// Name of the file.
 pub const RECORD_NAME: &str = "backup.json";
+/// Tag of copies by the clock.
+const SCHEDULED_TAG: &str = "scheduled";
 /// Tag of all snapshots that Spindle makes.
 pub const SPINDLE_TAG: &str = "spindle";
 
@@ -41,6 +43,9 @@ pub struct BackupRecord {
     /// Time of the cut, if the server knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<String>,
+    /// A copy by the clock: it goes once enough newer ones are there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_scheduled: bool,
     pub volumes: Vec<VolumeRecord>,
     /// Program and version that copied it.
     pub program: String,
@@ -100,11 +105,15 @@ impl BackupRecord {
     /// Tags of the snapshot, for `restic snapshots` and `restic forget --tag`.
     pub fn tags(&self) -> Vec<String> {
         let (set, backup, label) = (&self.set, self.backup, &self.label);
-        vec![
+        let mut tags = vec![
             SPINDLE_TAG.to_owned(),
             format!("set={set}"),
             format!("backup={backup}"),
             format!("label={label}"),
-        ]
+        ];
+        if self.is_scheduled {
+            tags.push(SCHEDULED_TAG.to_owned());
+        }
+        tags
     }
 }

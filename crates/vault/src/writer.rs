@@ -176,23 +176,32 @@ impl RepositoryWriter {
     }
 
     async fn write_index(&mut self) -> VaultResult<()> {
-        let mut rest = &self.unindexed[..];
-        while !rest.is_empty() {
-            let mut blobs = 0;
-            // At least one pack, as many as a file takes.
-            let count = rest
-                .iter()
-                .take_while(|pack| {
-                    blobs += pack.blobs.len();
-                    blobs <= INDEX_BLOBS_MAX || blobs == pack.blobs.len()
-                })
-                .count();
-            let (some, others) = rest.split_at(count);
-            let text = index::encode(some);
-            self.repository.write_file(VaultFileKind::Index, &text).await?;
-            rest = others;
-        }
+        write_index_of(&self.repository, &self.unindexed).await?;
         self.unindexed.clear();
         Ok(())
     }
+}
+
+/// Writes index files of packs that are stable.
+///
+/// # Errors
+///
+/// The store did not take all of them.
+pub(crate) async fn write_index_of(repository: &Repository, packs: &[IndexedPack]) -> VaultResult<()> {
+    let mut rest = packs;
+    while !rest.is_empty() {
+        let mut blobs = 0;
+        // At least one pack, as many as a file takes.
+        let count = rest
+            .iter()
+            .take_while(|pack| {
+                blobs += pack.blobs.len();
+                blobs <= INDEX_BLOBS_MAX || blobs == pack.blobs.len()
+            })
+            .count();
+        let (some, others) = rest.split_at(count);
+        repository.write_file(VaultFileKind::Index, &index::encode(some)).await?;
+        rest = others;
+    }
+    Ok(())
 }

@@ -5,6 +5,9 @@ use std::fs;
 
 #[test]
 fn a_highest_rate_is_found_held_and_reported() {
+    if !is_full_run("a whole search") {
+        return;
+    }
     let bench = Bench::new();
     let said = bench.run(&short(&["--max", "--probe", "1s", "--report", "result"]));
     answered(&said);

@@ -270,8 +270,11 @@ impl<'c> Copy<'c> {
             let range = record.layout.folder_range(folder, record.size_bytes);
             let plans = plan.of_folder(record, range.clone());
             let of_base = base.as_ref().filter(|base| folder < base.folders.len() as u64);
-            let is_unchanged = plans.iter().all(|plan| *plan == ChunkPlan::Keep);
-            let tree = match of_base.filter(|_| is_unchanged) {
+            let is_kept = plans.iter().all(|plan| *plan == ChunkPlan::Keep);
+            // The last folder of a volume that shrank is shorter, though nothing in it changed.
+            let is_as_long =
+                |base: &&CopiedVolume| record.layout.folder_range(folder, base.record.size_bytes) == range;
+            let tree = match of_base.filter(is_as_long).filter(|_| is_kept) {
                 Some(base) => base.folders[folder as usize],
                 None => {
                     let kept = match of_base {

@@ -155,6 +155,7 @@ fn record() -> BackupRecord {
         needs: Some(1),
         note: "note".into(),
         cut_at: None,
+        is_scheduled: false,
         volumes: vec![volume],
         program: "spindle".into(),
     }

@@ -15,10 +15,12 @@ use vault::{
     checking::check,
     contents::copied_backups,
     copying::copy,
+    forgetting::forget,
     keys::Maker,
     layout::SliceLayout,
     packs::{BlobKind, PACK_BYTES},
     processors::Processors,
+    pruning::prune,
     repository::{Repository, VaultAccess},
     store::FolderStore,
 };
@@ -173,4 +175,59 @@ fn spindle_reads_what_restic_backed_up() {
         assert_eq!((checked.findings, checked.snapshots), (Vec::new(), 1));
         assert!(copied_backups(&repository).await.unwrap().is_empty());
     });
+}
+
+#[test]
+fn restic_finds_nothing_missing_after_spindle_has_removed_old_copies() {
+    if !restic_is_here() {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let vault = folder.path().join("vault");
+    real::run(0, RealOptions::default(), async |world: World| {
+        let access = access(&world, &vault);
+        let repository = Rc::new(Repository::make(&access, PASSWORD.as_bytes()).await.unwrap());
+        let mut content = vec![0; 4 << 20];
+        let mut random = Random::new(1, "store");
+        random.fill(&mut content);
+        let job = Job::under_way(&world);
+        let mut last = Vec::new();
+        for number in 1..=6 {
+            // A quarter of it changes from copy to copy.
+            let quarter = (number as usize % 4) << 20;
+            random.fill(&mut content[quarter..quarter + (1 << 20)]);
+            let device = MemoryVolume::new(&world, content.clone());
+            let mut order = order(number, vec![source(&device, "store", number, USUAL)]);
+            // The second one is by hand.
+            order.record.is_scheduled = number != 2;
+            copy(&repository, order, &job).await.unwrap();
+            last.clone_from(&content);
+        }
+        let removed = forget(&repository, "0123456789abcdef", 2).await.unwrap();
+        assert_eq!(removed.into_iter().collect::<Vec<_>>(), [1, 3, 4]);
+        let before = size_of_packs(&vault);
+        let outcome = prune(&repository, &job).await.unwrap();
+        assert_eq!((outcome.snapshots, outcome.packs_removed > 0), (3, true), "{outcome:?}");
+        let after = size_of_packs(&vault);
+        assert_eq!(before + outcome.stored_bytes - outcome.removed_bytes, after);
+        // Eight MiB that 2, 5 and 6 have, of nine.
+        assert!(after < (8 << 20) + (200 << 10), "{after} of {before}");
+        restic(&vault, &["check", "--read-data"]);
+        assert_eq!(restic(&vault, &["snapshots", "--json"]).matches("short_id").count(), 3);
+        let tagged = restic(&vault, &["snapshots", "--tag", "scheduled", "--json"]);
+        assert_eq!(tagged.matches("short_id").count(), 2, "{tagged}");
+        let out = folder.path().join("out");
+        restic(&vault, &["restore", "latest", "--tag", "backup=6", "--target", out.to_str().unwrap()]);
+        assert!(joined(&out.join("post/mail/store")) == last);
+        // Restic has nothing to add.
+        let said = restic_in(Path::new("/"), &vault, &["prune", "--dry-run", "--max-unused", "5%"]);
+        assert!(said.status.success(), "{said:?}");
+        assert_eq!(prune(&repository, &job).await.unwrap().packs_removed, 0);
+    });
+}
+
+fn size_of_packs(vault: &Path) -> u64 {
+    let folders = fs::read_dir(vault.join("data")).unwrap().map(|folder| folder.unwrap().path());
+    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
+    files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }

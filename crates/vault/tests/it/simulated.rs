@@ -8,7 +8,9 @@ use vault::{
     checking::check,
     contents::{CopiedVolume, copied_backups},
     copying::copy,
+    forgetting::forget,
     planted::{VaultBug, with_vault_bug},
+    pruning::{PruneOutcome, prune},
     repository::Repository,
     restoring::{VaultRestoreTarget, restore},
     sealing::SealingKey,
@@ -25,6 +27,8 @@ struct Backup {
     contents: Vec<Vec<u8>>,
     /// Snapshot files of its copies.
     copies: Vec<vault::blob_id::BlobId>,
+    /// Of the clock.
+    is_scheduled: bool,
 }
 
 struct History {
@@ -86,7 +90,8 @@ impl History {
             }
             sources.push(source);
         }
-        let order = order(newest.number, sources);
+        let mut order = order(newest.number, sources);
+        order.record.is_scheduled = newest.is_scheduled;
         let outcome = copy(&repository, order, &Job::under_way(&self.world)).await?;
         self.backups.last_mut().expect("there is one").copies.push(outcome.snapshot);
         Ok(())
@@ -130,6 +135,37 @@ impl History {
         if found.findings.is_empty() { Ok(()) } else { Err(found.findings.join("; ")) }
     }
 
+    /// Removes old copies of the clock, and what nothing needs any more, under faults and then without.
+    async fn remove_old(&mut self, number: u64) -> Result<(), String> {
+        let stay = 1 + self.random.below(2) as usize;
+        let faults = self.draw_faults();
+        self.store.set_faults(faults);
+        let first = self.forget_and_prune(stay).await;
+        self.store.set_faults(VaultStoreFaults::default());
+        let of_clock = self.backups.iter_mut().filter(|one| one.is_scheduled && !one.copies.is_empty());
+        let mut of_clock: Vec<&mut Backup> = of_clock.collect();
+        let surplus = of_clock.len().saturating_sub(stay);
+        of_clock.iter_mut().take(surplus).for_each(|backup| backup.copies.clear());
+        self.compare()
+            .await
+            .map_err(|why| format!("after old ones went in step {number}, {first:?}: {why}"))?;
+        let outcome = self.forget_and_prune(stay).await.map_err(|error| format!("a prune: {error}"))?;
+        self.compare().await.map_err(|why| format!("after the prune of step {number}: {why}"))?;
+        let repository = self.open().await.map_err(|error| error.to_string())?;
+        let census = repository.census().await.map_err(|error| error.to_string())?;
+        let (stored, unused) = (census.stored.values().sum::<u64>(), outcome.unused_bytes);
+        if outcome.snapshots != copied_backups(&repository).await.map_err(|error| error.to_string())?.len() {
+            return Err(format!("it looked at {} snapshots", outcome.snapshots));
+        }
+        if unused * 20 > stored { Err(format!("{unused} of {stored} are without use")) } else { Ok(()) }
+    }
+
+    async fn forget_and_prune(&mut self, stay: usize) -> Result<PruneOutcome, VaultError> {
+        let repository = self.open().await?;
+        forget(&repository, "0123456789abcdef", stay).await?;
+        prune(&repository, &Job::under_way(&self.world)).await
+    }
+
     fn draw_faults(&mut self) -> VaultStoreFaults {
         match self.random.below(4) {
             0 => VaultStoreFaults { bytes_left: Some(self.random.below(60_000)), ..Default::default() },
@@ -148,7 +184,13 @@ impl History {
         made.await.map_err(|error| error.to_string())?;
         for number in 1..=STEPS {
             self.change();
-            self.backups.push(Backup { number, contents: self.contents.clone(), copies: Vec::new() });
+            let is_scheduled = self.random.percent(60.0);
+            self.backups.push(Backup {
+                number,
+                contents: self.contents.clone(),
+                copies: Vec::new(),
+                is_scheduled,
+            });
             let faults = self.draw_faults();
             self.store.set_faults(faults);
             let first = self.copy().await;
@@ -157,6 +199,9 @@ impl History {
             if first.is_err() {
                 self.copy().await.map_err(|error| format!("step {number} again: {error}"))?;
                 self.compare().await.map_err(|why| format!("after step {number} again: {why}"))?;
+            }
+            if self.random.percent(50.0) {
+                self.remove_old(number).await?;
             }
         }
         Ok(())
@@ -195,7 +240,7 @@ fn every_copy_has_the_bytes_of_its_backup_whatever_happens_to_the_store() {
 
 #[test]
 fn every_planted_bug_of_copies_is_noticed() {
-    for bug in VaultBug::OF_COPIES {
+    for bug in VaultBug::OF_COPIES.into_iter().chain(VaultBug::OF_REMOVALS) {
         let noticed = (0..60).find_map(|seed| with_vault_bug(bug, || judge(seed)).err());
         assert!(noticed.is_some(), "{bug:?}");
     }
@@ -261,6 +306,33 @@ fn a_copy_goes_on_from_the_packs_of_one_that_ended_early() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn the_last_folder_of_a_volume_that_shrank_is_shorter_although_nothing_in_it_changed() {
+    sim::run(5, |world| async move {
+        let store = SimVaultStore::default();
+        let access = access(&world, store.in_world(&world), 7);
+        let repository = Rc::new(Repository::make_with_key(&access, SealingKey::draw(&world)).await.unwrap());
+        let mut content = vec![0; 8 * 4096];
+        Random::new(1, "content").fill(&mut content);
+        let job = Job::under_way(&world);
+        let device = MemoryVolume::new(&world, content.clone());
+        let first =
+            copy(&repository, order(1, vec![source(&device, "store", 1, SMALL)]), &job).await.unwrap();
+        // Three of the four chunks of its second folder are left.
+        let shrunk = content[..7 * 4096].to_vec();
+        let device = MemoryVolume::new(&world, shrunk.clone());
+        let mut second = source(&device, "store", 2, SMALL);
+        second.since = Some(difference(first.snapshot, &content, &shrunk));
+        let second = copy(&repository, order(2, vec![second]), &job).await.unwrap();
+        assert_eq!(second.read_bytes, 0);
+        let copies = copied_backups(&repository).await.unwrap();
+        let copy = copies.iter().find(|copy| copy.id == second.snapshot).unwrap();
+        let volume = CopiedVolume::open(&repository, copy, &copy.record.volumes[0]).await.unwrap();
+        let chunks = volume.chunks(&repository, 1).await.unwrap();
+        assert_eq!(chunks.len(), 3);
     });
 }
 

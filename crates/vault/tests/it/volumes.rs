@@ -150,6 +150,7 @@ pub fn record(backup: u64) -> BackupRecord {
         needs: None,
         note: "spindle-backup:1 …".into(),
         cut_at: None,
+        is_scheduled: false,
         volumes: Vec::new(),
         program: "spindle 0".into(),
     }
