@@ -1,12 +1,13 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
 //! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`. `backup_points` (backups as the
-//! pools have them) and `backup_exports` are beneath `restore` with `restore_hooks`, `verify_set` with `verification` (on a thread
+//! pools have them) and `backup_exports` are beneath `restore` with `restore_hooks`, `verify_set` with `verification` (on a `worker`
 //! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host); drills and open backups have `temporary_clones`.
 //! `report_set` and `rebuild_set` are about catalogues. `run` is the agent that keeps sets on a mail host, with
-//! `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `verifying_agent` and
-//! `outlook` (what would be made and deleted).
+//! `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `agent_work` (verifications
+//! and copies beside) and `outlook` (what would be made and deleted).
 
+mod agent_work;
 mod application;
 pub mod arguments;
 mod backup_exports;
@@ -28,7 +29,7 @@ pub mod vault;
 mod verification;
 pub mod verifier_thread;
 pub mod verify_set;
-mod verifying_agent;
+pub mod worker;
 
 use crate::{console::Console, exit_status::ExitStatus};
 use arguments::{ProtectArguments, ProtectVerb};

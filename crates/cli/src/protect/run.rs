@@ -1,8 +1,8 @@
 //! `spindle protect run`: the agent on a mail host.
 
 use super::{
-    application::HostFreeze, arguments::ProtectRunArguments, outlook::print_outlook,
-    server_pools::ServerPools, verifying_agent::AgentVerifier,
+    agent_work::AgentWork, application::HostFreeze, arguments::ProtectRunArguments, outlook::print_outlook,
+    server_pools::ServerPools,
 };
 use crate::{
     console::Console,
@@ -167,14 +167,14 @@ async fn make_once(
     place: &ServerPlace,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
-    let verifier = AgentVerifier::new(world, place);
+    let work = AgentWork::new(world, place);
     let mut has_failed = false;
     for set in sets {
         set.pools.check().await?;
         let mut keeper = open(world, set)?;
         let looked = keeper.look().await.map_err(|error| Refusal::new(error.to_string(), ""))?;
         say(world, &mut keeper, console)?;
-        while verifier.verify_due(&mut keeper).await? {
+        while work.do_due(&mut keeper).await? {
             say(world, &mut keeper, console)?;
         }
         let KeeperLook { made, .. } = looked;
@@ -201,22 +201,22 @@ async fn keep(
     let names: Vec<&str> = keepers.iter().map(|(set, _)| set.wanted.settings.name.as_str()).collect();
     console.say(&format!("keeping {} with the pools of {}", names.join(", "), server.address()));
     let is_ending = Rc::new(Cell::new(false));
-    let verifier = Rc::new(AgentVerifier::new(world, place));
+    let work = Rc::new(AgentWork::new(world, place));
     let running: Vec<JoinHandle<Result<(), Refusal>>> = keepers
         .into_iter()
         .map(|(set, keeper)| {
             let (world, console) = (world.clone(), console.clone());
-            let (is_ending, verifier) = (Rc::clone(&is_ending), Rc::clone(&verifier));
+            let (is_ending, work) = (Rc::clone(&is_ending), Rc::clone(&work));
             let on = world.clone();
             on.spawn(
                 "set",
-                async move { keep_one(&world, (&set, keeper), &verifier, &console, &is_ending).await },
+                async move { keep_one(&world, (&set, keeper), &work, &console, &is_ending).await },
             )
         })
         .collect();
     ended.await;
     is_ending.set(true);
-    verifier.end();
+    work.end();
     console.say("ending; rounds under way are taken to their ends");
     for set in running {
         set.await?;
@@ -227,7 +227,7 @@ async fn keep(
 async fn keep_one(
     world: &World,
     (set, keeper): (&KeptSet, SetKeeper),
-    verifier: &AgentVerifier,
+    work: &AgentWork,
     console: &Console,
     is_ending: &Cell<bool>,
 ) -> Result<(), Refusal> {
@@ -243,12 +243,12 @@ async fn keep_one(
             continue;
         };
         let looked = keeper.look().await;
-        if let Some(problem) = verifier.go_on(keeper).await {
+        if let Some(problem) = work.go_on(keeper).await {
             console.warn(&format!("{name}: {problem}"));
         }
         say(world, keeper, console)?;
         match looked {
-            Ok(look) => rest(world, look.wait, || is_ending.get() || verifier.has_result_of(&name)).await,
+            Ok(look) => rest(world, look.wait, || is_ending.get() || work.has_result_of(&name)).await,
             Err(error) => {
                 let again_s = REOPEN_AFTER.as_secs();
                 console.warn(&format!(

@@ -125,6 +125,15 @@ fn say_set(row: &SetRow, console: &Console) {
     if let Some(verification) = &row.verification {
         console.say(&format!("  verified: {}", verification.text));
     }
+    if let Some(vault) = &row.vault {
+        console.say(&format!("  copied: {}", vault.text));
+        if let Some(why) = &vault.not_copied {
+            console.warn(&format!("set {}: the last copy did not end: {why}", row.name));
+        }
+    }
+    if let Some(drill) = &row.drill {
+        console.say(&format!("  drills: {}", drill.text));
+    }
     if let Some(next) = &row.next_at {
         console.say(&format!("  next backup {next}"));
     }
@@ -172,5 +181,9 @@ fn backup_text(row: &SetBackupRow) -> String {
         Some(why) => format!("{} (not everything could be checked: {why})", row.proof),
         None => row.proof.clone(),
     };
-    format!("{label}, {proof}; {stays}")
+    let copies = match &row.copies[..] {
+        [] => String::new(),
+        places => format!(", copied to {}", places.join(", ")),
+    };
+    format!("{label}, {proof}{copies}; {stays}")
 }

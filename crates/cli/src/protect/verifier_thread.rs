@@ -1,11 +1,13 @@
-//! Verifications on a thread of their own, beside work that must not wait: the server's, for the sets that it keeps, and an
-//! agent's, for its own.
+//! Verifications and drills on a thread of their own, beside work that must not wait: the server's, for the sets that it keeps,
+//! and an agent's verifications, for its own.
 
 use super::{
     backup_exports::delete_left,
     backup_points::SetPoints,
     drills::{DrillCheck, note_drill},
+    temporary_clones::delete_overdue,
     verification::{BackupVerifier, DueBackup, VerifiedBackup, VerifyingWay, due_in, verify_due},
+    worker::{ServerWorker, WorkerEnd},
 };
 use crate::{
     console::Console,
@@ -15,16 +17,7 @@ use crate::{
 use control::web::client::{SetKeeperName, SetRow};
 use protect::set_keeper::VerificationDue;
 use report::Refusal;
-use std::{
-    collections::BTreeSet,
-    path::Path,
-    rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 use world::{
     ByteCount, World,
     real::{RealOptions, ThreadHandle, spawn_thread},
@@ -33,88 +26,36 @@ use world::{
 /// Begin the names of the exports.
 const OF_SERVER: &str = "verifying";
 const OF_AGENT: &str = "agent-verifying";
-/// Interval of looks at what is due; the server's view of a set is a minute old at most.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Interval of looks whether the program ends.
-const END_EVERY: Duration = Duration::from_millis(100);
+/// Interval of looks for clones and exports whose time has passed.
+const OVERDUE_EVERY: Duration = Duration::from_secs(600);
 
-/// The order to threads to end, because the program does.
-#[derive(Clone, Default)]
-pub struct VerifierEnd(Arc<AtomicBool>);
-
-impl VerifierEnd {
-    pub fn order(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub fn is_ordered(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn watching(&self) -> Watching {
-        let end = self.clone();
-        Watching::Thread(Rc::new(move || end.is_ordered()))
-    }
+/// The thread of a server that verifies what is due, and holds drills.
+///
+/// # Errors
+///
+/// The system has no thread left.
+pub fn start_server_verifier(state: &Path) -> Result<ServerWorker, Refusal> {
+    ServerWorker::start("verifier", state, |world, place, end| {
+        Box::pin(async move { keep_verifying(&world, &place, &end).await })
+    })
 }
 
-/// The thread of a server that verifies what is due.
-pub struct ServerVerifier {
-    end: VerifierEnd,
-    thread: ThreadHandle<()>,
-}
-
-impl ServerVerifier {
-    /// Starts it for the server whose state folder this is.
-    ///
-    /// # Errors
-    ///
-    /// The system has no thread left.
-    pub fn start(state: &Path) -> Result<Self, Refusal> {
-        let end = VerifierEnd::default();
-        let (place, ordered) =
-            (ServerPlace { state: Some(state.to_owned()), ..Default::default() }, end.clone());
-        let main =
-            move |world: World| Box::pin(async move { keep_verifying(&world, &place, &ordered).await }) as _;
-        let thread = spawn_thread("verifier", 0, RealOptions::default(), main)
-            .map_err(|error| Refusal::new(format!("no thread for verifications: {error}"), ""))?;
-        Ok(Self { end, thread })
-    }
-
-    /// Ends it; a verification under way is begun again after the next start.
-    pub async fn stop(self) {
-        self.end.order();
-        self.thread.join().await;
-    }
-}
-
-async fn keep_verifying(world: &World, place: &ServerPlace, end: &VerifierEnd) {
+async fn keep_verifying(world: &World, place: &ServerPlace, end: &WorkerEnd) {
     let console = Console::new(false, true);
     let watching = end.watching();
     let Ok(server) = place.connection(world) else { return };
     let verifier = BackupVerifier { world, server: &server, place, console: &console, watching: &watching };
     let mut cleared = BTreeSet::new();
-    let mut said = String::new();
-    while !end.is_ordered() {
-        let next = match one_of_server(&verifier, &mut cleared).await {
-            Ok(was_due) => {
-                said.clear();
-                if was_due { Duration::ZERO } else { LOOK_EVERY }
-            }
-            Err(refusal) => {
-                // A server that ends does not answer.
-                let problem = refusal.to_string();
-                if !end.is_ordered() && said != problem {
-                    console.warn(&format!("verifications of backups: {problem}"));
-                    said = problem;
-                }
-                LOOK_EVERY
-            }
-        };
-        let until = world.now() + next;
-        while !end.is_ordered() && world.now() < until {
-            world.sleep(END_EVERY).await;
+    let mut looked_for_overdue = None;
+    let work = async || {
+        // Clones of mail hosts and drills that died.
+        if looked_for_overdue.is_none_or(|at| world.now().since(at) >= OVERDUE_EVERY) {
+            delete_overdue(&server, world.wall().seconds, &console).await?;
+            looked_for_overdue = Some(world.now());
         }
-    }
+        one_of_server(&verifier, &mut cleared).await
+    };
+    end.work_until(world, &console, "verifications of backups", work).await;
 }
 
 /// Verifies one backup, or holds one drill, if one is due.
@@ -151,7 +92,7 @@ pub fn verify_for_agent(
     set: &str,
     due: &VerificationDue,
     place: &ServerPlace,
-    end: &VerifierEnd,
+    end: &WorkerEnd,
 ) -> Result<ThreadHandle<Result<VerifiedBackup, Refusal>>, Refusal> {
     let due = DueBackup {
         set: set.to_owned(),

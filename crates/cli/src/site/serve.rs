@@ -8,7 +8,10 @@ use crate::{
     console::Console,
     exit_status::ExitStatus,
     notice_lines::{say_end, with_notices},
-    protect::verifier_thread::ServerVerifier,
+    protect::{
+        vault::copier_thread::start_server_copier, verifier_thread::start_server_verifier,
+        worker::ServerWorker,
+    },
 };
 use control::{
     DaemonJournal,
@@ -95,10 +98,10 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 // From here on it is a server that runs, and not one that could not start.
                 let handle = link.as_ref().map(|link| link.handle.clone());
                 let events = event_thread(&world, &server, (journal, events, handle), options, &notices)?;
-                Ok((events, ServerVerifier::start(&state)?))
+                Ok((events, [start_server_verifier(&state)?, start_server_copier(&state)?]))
             });
             match begun {
-                Ok((events, verifier)) => Ok(RunningServer { server, api, events, link, verifier }),
+                Ok((events, workers)) => Ok(RunningServer { server, api, events, link, workers }),
                 Err(refusal) => {
                     server.stop().await;
                     // It has had no requests yet.
@@ -170,21 +173,27 @@ struct RunningServer {
     api: WebThread,
     events: EventThread,
     link: Option<LinkThread>,
-    verifier: ServerVerifier,
+    workers: [ServerWorker; 2],
 }
 
 /// Time in which the last lines are read, so that the journal has them.
 const LAST_LINES: Duration = Duration::from_millis(20);
 
-/// Time for a verification to end; one that hangs on a pool ends with the process.
-const VERIFIER_WITHIN: Duration = Duration::from_secs(5);
+/// Time for verifications and copies to end; one that hangs on a pool ends with the process.
+const WORKERS_WITHIN: Duration = Duration::from_secs(5);
 
 impl RunningServer {
     /// Returns the threads that had panicked, with the messages.
     async fn stop(self, world: &World) -> Vec<(String, String)> {
-        let Self { server, api, events, link, verifier } = self;
-        // It takes its exports away while the API answers.
-        with_deadline(world.sleep(VERIFIER_WITHIN), Box::pin(verifier.stop())).await;
+        let Self { server, api, events, link, workers } = self;
+        // They take their exports away while the API answers.
+        workers.iter().for_each(ServerWorker::tell_to_end);
+        let ending = async {
+            for worker in workers {
+                worker.stop().await;
+            }
+        };
+        with_deadline(world.sleep(WORKERS_WITHIN), Box::pin(ending)).await;
         let api = api.stop().await.err().map(|panic| ("api".to_owned(), panic));
         end_link(link).await;
         let mut panicked = server.stop().await;

@@ -1,6 +1,6 @@
 //! Searches for the most within limits, as a user asks for them.
 
-use crate::spindle::{Bench, answered, names, short};
+use crate::spindle::{Bench, answered, is_full_run, names, short};
 use std::fs;
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::{
     exported::{is_here, judge, judged},
     judged_exports::until,
-    spindle::{Bench, answered},
+    spindle::{Bench, answered, is_full_run},
     two_sites::{EXPORT, Site, VOLUME, has_clients, paired},
     two_sites_auto::{Witness, is_protected},
 };

@@ -187,6 +187,67 @@ fn a_set_is_copied_by_its_difference_and_got_back_where_no_server_is() {
     judge_by_restic(&bench);
 }
 
+/// The first backup is copied at once; the next one waits for its slot.
+#[test]
+fn the_server_copies_what_is_due_and_says_what_it_could_not_copy() {
+    let bench = Bench::new();
+    secret(&bench, "secret", "a good password\n");
+    done(&bench.run(&["protect", "vault", "init", "vault", "--password-file", "secret"]));
+    let [vault, away, password] =
+        ["vault", "away", "secret"].map(|name| bench.path(name).display().to_string());
+    let site = format!(
+        "{SITE}[protect.vault]\nto = '{vault}'\ncopy = '2x1d'\npassword_file = '{password}'\n\
+         [[protect]]\nset = 'queue'\nvolumes = ['store']\nschedules = ['24x1h']\n\
+         [protect.vault]\nto = '{away}'\ncopy = '2x1d'\npassword_file = '{password}'\nthrottle = '900MB/s'\n"
+    );
+    bench.make_file("site.toml", site.as_bytes());
+    let served = Served::begin(&bench);
+    let row = |set: &str| json_of(&done(&bench.run(&["protect", "list", set, "--state", "state", "--json"])));
+    let row_when = |set: &str, holds: &dyn Fn(&Value) -> bool| {
+        for _ in 0..300 {
+            let row = row(set);
+            if holds(&row) {
+                return row;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        panic!("it stays so: {}", row(set));
+    };
+    // As the harness shows paths.
+    let (shown, shown_away) = ("DIR/vault", "DIR/away");
+    let has_copy =
+        |row: &Value| row["backups"].as_array().unwrap().iter().any(|one| one["copies"][0] == shown);
+    let copied = row_when("post", &has_copy);
+    let newest = copied["backups"].as_array().unwrap().iter().find(|one| one["copies"][0] == shown).unwrap();
+    assert!(newest["stays"].as_array().unwrap().contains(&"base of a copy".into()), "{newest}");
+    assert!(copied["vault"]["due"].is_null(), "{copied}");
+    let away_row = row_when("queue", &|row| !row["vault"]["not_copied"].is_null());
+    let why = away_row["vault"]["not_copied"].as_str().unwrap();
+    assert!(why.contains("has no vault; 'spindle protect vault init"), "{why}");
+    assert!(away_row["vault"]["due"].is_null(), "it is put off: {away_row}");
+    let listed = bench.run(&["protect", "list", "--state", "state"]);
+    for expected in [format!("  copied: 2x1d to {shown}"), format!(", copied to {shown};")] {
+        assert!(listed.stdout.contains(&expected), "{expected}: {}", listed.stdout);
+    }
+    assert!(listed.stderr.contains("set queue: the last copy did not end: "), "{}", listed.stderr);
+    // By hand it is copied all the same, and then nothing is due any more.
+    done(&run(&bench, &["protect", "vault", "init", "away"]));
+    let backup = away_row["backups"][0]["number"].to_string();
+    done(&run(&bench, &["protect", "vault", "copy", "queue", &backup, "--to", "away", "--state", "state"]));
+    let after = row("queue");
+    assert!(
+        after["vault"]["not_copied"].is_null() && after["backups"][0]["copies"][0] == shown_away,
+        "{after}"
+    );
+    done(&bench.run(&["protect", "now", "post", "--state", "state"]));
+    served.end();
+    let copies = json_of(&done(&run(&bench, &["protect", "vault", "list", "vault", "--set", "post"])));
+    assert_eq!(copies.as_array().unwrap().len(), 1, "one a day: {copies}");
+    let pruned = json_of(&done(&run(&bench, &["protect", "vault", "prune", "vault"])));
+    assert_eq!((&pruned["snapshots"], &pruned["packs_removed"]), (&1.into(), &0.into()), "{pruned}");
+    judge_by_restic(&bench);
+}
+
 #[test]
 fn a_wrong_password_and_a_flipped_bit_are_named_and_no_secret_is_said() {
     let mut scene = Scene::begin();

@@ -169,6 +169,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ),
     ("protect vault", "list", No("a vault is read without a server")),
     ("protect vault", "check", No("a vault is read without a server")),
+    ("protect vault", "prune", No("a vault is read and written without a server")),
     (
         "protect vault",
         "restore",

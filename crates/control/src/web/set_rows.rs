@@ -73,6 +73,9 @@ pub struct SetVaultRow {
     pub to: String,
     /// All of its rules, in words.
     pub text: String,
+    /// The reason why the last copy did not end; it is tried again later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_copied: Option<String>,
     /// The copy to make now. None of a set that an agent keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<CopyDueRow>,
@@ -186,6 +189,7 @@ impl SetRow {
             vault: settings.vault.as_ref().map(|policy| SetVaultRow {
                 to: policy.to().to_owned(),
                 text: policy.to_string(),
+                not_copied: None,
                 due: None,
             }),
             backups: Vec::new(),
@@ -208,6 +212,7 @@ impl SetRow {
                 ..drill
             }),
             vault: row.vault.clone().map(|vault| SetVaultRow {
+                not_copied: view.as_ref().and_then(|view| view.not_copied.clone()),
                 due: view.as_ref().and_then(|view| view.copy_due.as_ref()).map(CopyDueRow::of),
                 ..vault
             }),

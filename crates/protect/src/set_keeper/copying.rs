@@ -59,6 +59,11 @@ impl SetKeeper {
         })
     }
 
+    /// The reason why the last copy did not end.
+    pub(super) fn not_copied(&self) -> Option<String> {
+        self.copy_put_off.as_ref().map(|put_off| put_off.why.clone())
+    }
+
     /// Says when a backup waits for its copy for a day, and when that is over.
     pub(super) fn look_for_copy(&mut self) {
         let (zone, only_proven) = (self.settings.schedules.zone(), self.settings.keep.only_verified());

@@ -24,6 +24,8 @@ pub struct SetView {
     pub has_drill_due: bool,
     /// The copy to make now.
     pub copy_due: Option<CopyDue>,
+    /// The reason why the last copy, since the keeper's start, did not end.
+    pub not_copied: Option<String>,
     /// Oldest first.
     pub backups: Vec<BackupView>,
 }
@@ -79,6 +81,7 @@ impl SetView {
             verification_due: keeper.verification_due().map(|due| due.number),
             has_drill_due: keeper.has_drill_due(),
             copy_due: keeper.copy_due(),
+            not_copied: keeper.not_copied(),
             backups: keeper.catalogue().live().map(view).collect(),
         }
     }

@@ -22,6 +22,8 @@ pub enum VaultVerb {
     List(VaultListArguments),
     /// Check that all backups of a vault are whole; it needs no server
     Check(VaultCheckArguments),
+    /// Remove what no backup in a vault needs; it needs no server
+    Prune(VaultPruneArguments),
     /// Write the volumes of a backup to files, which needs no server, or to empty volumes
     Restore(VaultRestoreArguments),
 }
@@ -112,6 +114,24 @@ pub struct VaultListArguments {
     /// Only this set
     #[arg(long, value_name = "SET")]
     pub set: Option<String>,
+
+    #[command(flatten)]
+    pub password: VaultPassword,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle protect vault prune /mnt/nas/mail --password-file secret
+
+Copies by the clock are removed by the server or the agent that keeps the set, once enough newer ones are there, and once a \
+week it prunes. This is for what was removed by hand, by 'restic forget'. Packs of which a part is needed are written anew \
+until at most 5 % of the vault is without use. It waits for nobody: while a copy or a check runs it is refused.
+
+Exits with 0, and with 2 if it was refused or ended early; the vault is whole then, too.")]
+pub struct VaultPruneArguments {
+    /// Folder of the vault, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
+    pub vault: String,
 
     #[command(flatten)]
     pub password: VaultPassword,

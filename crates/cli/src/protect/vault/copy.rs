@@ -64,10 +64,12 @@ pub async fn run(
         console.say(&format!("  {} packs of a copy that ended early were used", made.resumed_packs));
     }
     let is_noted = row.kept_by == SetKeeperName::Server;
-    if is_noted {
-        // One that was there already may not have been noted: its copier died.
+    let known = row.backups.iter().find(|known| known.number == backup.note.sequence);
+    let has_note = known.is_some_and(|known| known.copies.contains(&vault.noted_place()));
+    // One that was there already may not have been noted: its copier died.
+    if is_noted && !(made.was_there && has_note) {
         note_copy(&server, (&arguments.set, backup.note.sequence), &made.body(&vault)).await?;
-    } else if !made.was_there {
+    } else if !is_noted && !made.was_there {
         console.warn("an agent keeps the set: its catalogue does not have this copy");
     }
     if console.is_for_programs() {

@@ -23,9 +23,13 @@ use vault::{
     copying::{self, CopyOrder, CopyOutcome, VolumeSource},
     forgetting::forget,
     layout::SliceLayout,
+    pruning::prune,
     record::{BackupRecord, RECORD_FORMAT, RECORD_VERSION, VolumeRecord},
+    time_text,
 };
 use world::{BlockDevice, ByteCount, Job, World};
+
+const WEEK_S: i64 = 7 * 86_400;
 
 /// Copies backups of a server to a vault.
 pub struct BackupCopier<'c> {
@@ -59,7 +63,7 @@ pub struct MadeCopy {
     pub resumed_packs: usize,
     /// Numbers of all backups of the set's catalogue that have a copy there now.
     pub copies: Vec<u64>,
-    /// The reason why copies that are too many are left.
+    /// The reason why copies that are too many, or what they alone needed, are left.
     pub left: Option<String>,
 }
 
@@ -110,14 +114,28 @@ impl BackupCopier<'_> {
         copies.push(number);
         let mut left = None;
         if let Some(stay) = way.stay {
+            let removing = async {
+                let removed = forget(repository, &catalogue, stay as usize).await?;
+                copies.retain(|one| !removed.contains(one));
+                if is_first_of_its_week(&there, &catalogue, self.world.wall().seconds) {
+                    prune(repository, job).await?;
+                }
+                Ok(())
+            };
             // The copy stands all the same.
-            match forget(repository, &catalogue, stay as usize).await {
-                Ok(removed) => copies.retain(|one| !removed.contains(one)),
-                Err(error) => left = Some(self.vault.refused(&error).to_string()),
-            }
+            left = removing.await.err().map(|error| self.vault.refused(&error).to_string());
         }
         let snapshot = snapshot.to_string();
-        Ok(MadeCopy { snapshot, was_there: false, read_bytes, stored_bytes, whole, resumed_packs, copies, left })
+        Ok(MadeCopy {
+            snapshot,
+            was_there: false,
+            read_bytes,
+            stored_bytes,
+            whole,
+            resumed_packs,
+            copies,
+            left,
+        })
     }
 
     /// A volume to be copied: exported, with its difference to the vault.
@@ -146,7 +164,12 @@ impl BackupCopier<'_> {
             layout,
         };
         let holes = Some(Rc::clone(&device));
-        Ok(VolumeSource { record, device: device as Rc<dyn BlockDevice>, holes: holes.map(|one| one as _), since })
+        Ok(VolumeSource {
+            record,
+            device: device as Rc<dyn BlockDevice>,
+            holes: holes.map(|one| one as _),
+            since,
+        })
     }
 }
 
@@ -168,13 +191,20 @@ impl MadeCopy {
     /// The copy as the catalogue has it.
     pub fn body(&self, vault: &OpenVault) -> BackupCopyBody {
         BackupCopyBody {
-            to: vault.place(),
+            to: vault.noted_place(),
             id: self.snapshot.clone(),
             bytes: self.stored_bytes,
             copies: Some(self.copies.clone()),
             problem: None,
         }
     }
+}
+
+/// True if no earlier copy by the clock was made in this week: it is the one that prunes.
+fn is_first_of_its_week(earlier: &[CopiedBackup], catalogue: &str, now_s: i64) -> bool {
+    let of_clock = earlier.iter().filter(|one| one.record.is_scheduled && one.record.catalogue == catalogue);
+    let last_s = of_clock.filter_map(|one| time_text::seconds_of(&one.snapshot.time)).max();
+    last_s.is_some_and(|last_s| last_s.div_euclid(WEEK_S) < now_s.div_euclid(WEEK_S))
 }
 
 /// True if a copy is of this backup.

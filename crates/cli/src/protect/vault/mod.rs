@@ -1,15 +1,19 @@
 //! `spindle protect vault`: copies of backups in a folder or a bucket elsewhere, in restic's format.
 //!
 //! Reading order: `arguments`, `opening` (the vault, and its password) with `s3_place`, `watch` (progress, Ctrl-C), `exported` (volumes and
-//! snapshots of a server as devices), `differences`, then the verbs `copy`, `list`, `check` and `restore` with `targets`.
+//! snapshots of a server as devices), `differences`, `copying` (one copy), then the verbs `copy`, `list`, `check`, `prune`, and
+//! `restore` with `targets`; and `copier_thread` (copies by the clock).
 
 pub mod arguments;
 mod check;
+pub mod copier_thread;
 mod copy;
+pub mod copying;
 mod differences;
 mod exported;
 mod list;
 mod opening;
+mod prune;
 mod restore;
 mod s3_place;
 mod targets;
@@ -34,6 +38,7 @@ pub async fn run(
         VaultVerb::Copy(arguments) => copy::run(world, arguments, place, console).await,
         VaultVerb::List(arguments) => list::run(world, arguments, console).await,
         VaultVerb::Check(arguments) => check::run(world, arguments, console).await,
+        VaultVerb::Prune(arguments) => prune::run(world, arguments, console).await,
         VaultVerb::Restore(arguments) => restore::run(world, arguments, place, console).await,
     }
 }

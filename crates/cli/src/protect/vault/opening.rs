@@ -4,7 +4,12 @@
 
 use super::{arguments::VaultPassword, s3_place::store_of};
 use report::Refusal;
-use std::{env, num::NonZeroUsize, path::Path, rc::Rc};
+use std::{
+    env,
+    num::NonZeroUsize,
+    path::{self, Path},
+    rc::Rc,
+};
 use vault::{
     VaultError,
     keys::Maker,
@@ -57,9 +62,19 @@ impl OpenVault {
         Ok(Self { repository, place: place.to_owned() })
     }
 
-    /// The vault in messages and catalogues.
+    /// The vault in messages.
     pub fn place(&self) -> String {
         self.place.clone()
+    }
+
+    /// The vault in catalogues: a folder by its absolute path, so that it is the same wherever a verb is given.
+    pub fn noted_place(&self) -> String {
+        match self.place.contains("://") {
+            true => self.place.clone(),
+            false => {
+                path::absolute(&self.place).map_or(self.place.clone(), |path| path.display().to_string())
+            }
+        }
     }
 
     pub fn refused(&self, error: &VaultError) -> Refusal {
