@@ -8,7 +8,7 @@ use crate::{
     spindle::{Bench, ProgramOutput, answered, json_of, short},
 };
 use serde_json::Value;
-use std::{process::Command, thread, time::Duration};
+use std::{os::unix::fs::PermissionsExt, process::Command, thread, time::Duration};
 
 const SITE: &str = "
 [serve]
@@ -172,7 +172,15 @@ fn another_machine_verifies_what_is_due_and_an_agent_notes_its_own_results() {
     let bench = Bench::new();
     let elsewhere = format!("{SITE}[protect.verify]\nlevel = 'pages'\nelsewhere = true\n");
     let hooks = "[protect.freeze]\nkind = 'hooks'\nbefore = ['/bin/true']\nafter = ['/bin/true']\n";
-    let agent = format!("{}{hooks}[protect.verify]\nlevel = 'chain'\n", SITE.replace("'post'", "'mine'"));
+    let password = bench.make_file("secret", b"a good password");
+    std::fs::set_permissions(password, std::fs::Permissions::from_mode(0o600)).unwrap();
+    done(&bench.run(&["protect", "vault", "init", "vault", "--password-file", "secret"]));
+    let [vault, password] = ["vault", "secret"].map(|name| bench.path(name).display().to_string());
+    let agent = format!(
+        "{}{hooks}[protect.verify]\nlevel = 'chain'\n[protect.vault]\nto = '{vault}'\ncopy = '3x1d'\n\
+         password_file = '{password}'\n",
+        SITE.replace("'post'", "'mine'")
+    );
     let (_, agents_set) = agent.split_once("[[protect]]").unwrap();
     bench.make_file("site.toml", format!("{elsewhere}[[protect]]{agents_set}").as_bytes());
     let served = Served::begin(&bench);
@@ -198,6 +206,12 @@ fn another_machine_verifies_what_is_due_and_an_agent_notes_its_own_results() {
     let said = bench.run(&[&agent[..], &place].concat());
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("is proven (chain)"), "{}", said.stderr);
+    assert!(said.stderr.contains("is copied to DIR/vault"), "{}", said.stderr);
+    let catalogue = std::fs::read_to_string(bench.path("sets/mine.catalogue")).unwrap();
+    assert_eq!(catalogue.matches("\"copied\"").count(), 1, "{catalogue}");
+    let list = ["protect", "vault", "list", "vault", "--password-file", "secret", "--json"];
+    let copies = json_of(&done(&bench.run(&list)));
+    assert_eq!((copies.as_array().unwrap().len(), &copies[0]["set"]), (1, &"mine".into()), "{copies}");
     let exports = json_of(&run(&bench, &["export", "list"]).stdout);
     assert_eq!(exports.as_array().unwrap().len(), 1, "{exports}");
     served.end();
