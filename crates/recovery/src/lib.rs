@@ -2,11 +2,12 @@
 //!
 //! Reading order: [`partition_table`] and [`device_range`] (parts of a device), [`volume_parts`] (all parts of one volume, with
 //! what each holds), [`shown_files`] (devices as files of a FUSE filesystem), [`host`] (mounts, loop devices, and who uses them),
-//! [`opening`] (an open backup as a file on this host remembers it), [`mailbox`] (mailboxes in mounted files).
+//! [`opening`] (an open backup as a file on this host remembers it), [`mailbox`] (mailboxes in mounted files), [`maildir`] (mails written for mail programs).
 
 pub mod device_range;
 pub mod host;
 pub mod mailbox;
+pub mod maildir;
 pub mod opening;
 pub mod partition_table;
 pub mod shown_files;

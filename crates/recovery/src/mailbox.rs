@@ -36,15 +36,17 @@ pub enum MailLayout {
     Sdbox,
     Folder,
     File,
+    /// Records of a database in Spindle's own format.
+    Database,
 }
 
 /// Something that was found in a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FoundPath {
-    /// From the root of the filesystem.
+    /// From the root of the filesystem; the file of a database.
     pub path: PathBuf,
     pub layout: MailLayout,
-    /// Of its files.
+    /// Of its files; of the bodies of its mails in a database.
     pub bytes: u64,
     /// Mails, where each is a file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -208,7 +210,7 @@ impl Sums {
     fn is_mail(&self, folder: &str, name: &str) -> bool {
         match self.layout {
             MailLayout::Sdbox => folder == "dbox-Mails" && name.starts_with("u."),
-            MailLayout::Mdbox => false,
+            MailLayout::Mdbox | MailLayout::Database => false,
             // A folder of many users too, or one in a Maildir.
             MailLayout::Maildir | MailLayout::Folder | MailLayout::File => {
                 (folder == "cur" || folder == "new") && !name.starts_with("dovecot")

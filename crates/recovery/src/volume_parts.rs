@@ -14,6 +14,8 @@ const MOUNTABLE: [&str; 4] = ["ext2", "ext3", "ext4", "xfs"];
 
 /// The words for a part without content.
 pub const EMPTY: &str = "empty";
+/// Those for databases and logs in Spindle's own format.
+pub const DATABASE_FILES: &str = "files of Spindle";
 
 /// A volume, or a partition of one.
 pub struct ImagePart {
@@ -40,7 +42,7 @@ impl ImageContent {
     pub fn text(&self) -> String {
         match self {
             Self::Filesystem(kind) => (*kind).to_owned(),
-            Self::Files(_) => "files of Spindle".to_owned(),
+            Self::Files(_) => DATABASE_FILES.to_owned(),
             Self::Empty => EMPTY.to_owned(),
             Self::Other(what) => what.clone(),
         }

@@ -2,6 +2,7 @@
 
 use super::{
     drill_set::DrillArguments,
+    mailboxes::FetchArguments,
     rebuild_set::RebuildArguments,
     recovery::arguments::{ClosingArguments, FindingArguments, ImageMountArguments, OpeningArguments},
     report_set::SetReportArguments,
@@ -57,6 +58,8 @@ pub enum ProtectVerb {
     },
     /// Find a mailbox or a path in the backups of a set
     Find(FindingArguments),
+    /// Copy a mailbox of Spindle's databases in a backup into files of mail
+    Fetch(FetchArguments),
     /// Mount the filesystems of a backup on this host, from clones that go again
     Open(OpeningArguments),
     /// Close a backup that was opened

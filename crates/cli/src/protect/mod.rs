@@ -2,7 +2,7 @@
 //!
 //! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`. `backup_points` (backups as the
 //! pools have them) and `backup_exports` are beneath `restore` with `restore_hooks`, `verify_set` with `verification` (on a `worker`
-//! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host); drills and open backups have `temporary_clones`.
+//! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host); drills and open backups have `temporary_clones`. `mailboxes` reads databases of backups.
 //! `report_set` and `rebuild_set` are about catalogues. `run` is the agent that keeps sets on a mail host, with
 //! `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `agent_work` (verifications
 //! and copies beside) and `outlook` (what would be made and deleted).
@@ -14,6 +14,7 @@ mod backup_exports;
 mod backup_points;
 mod drill_set;
 mod drills;
+mod mailboxes;
 mod outlook;
 mod rebuild_set;
 mod recovery;
@@ -54,6 +55,7 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
         ProtectVerb::Open(open) => recovery::open(&world, open, &arguments.place, &console).await,
         ProtectVerb::Close(close) => recovery::close(&world, close, &arguments.place, &console).await,
         ProtectVerb::Find(find) => recovery::find(&world, find, &arguments.place, &console).await,
+        ProtectVerb::Fetch(one) => mailboxes::fetch(&world, one, &arguments.place, &console).await,
         ProtectVerb::Run(run) => run::run(&world, run, &arguments.place, &console).await,
     })
 }

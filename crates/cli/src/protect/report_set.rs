@@ -94,7 +94,7 @@ pub async fn run(
 }
 
 /// A day, or a span before now.
-fn since(text: &str, now: UnixSecond) -> Result<UnixSecond, Refusal> {
+pub fn since(text: &str, now: UnixSecond) -> Result<UnixSecond, Refusal> {
     if let Some(day) = day_start(text) {
         return Ok(day);
     }

@@ -113,22 +113,11 @@ impl BackupVerifier<'_> {
             |text: &str| named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name));
         let is_beside_work = matches!(self.watching, Watching::Thread(_));
         let wanted = VerifyArguments {
-            paths: named.iter().map(|(uri, _)| PathBuf::from(uri)).collect(),
-            level: Some(level),
-            deep: false,
-            scratch: None,
-            scan: false,
-            fix_ecc: None,
-            resume: None,
-            at_most: None,
             // Beside other work one processor is enough.
             jobs: is_beside_work.then_some(NonZeroUsize::MIN),
             throttle,
-            html: None,
             json: self.console.is_for_programs(),
-            quiet: false,
-            plain_io: false,
-            remote: Default::default(),
+            ..VerifyArguments::of(named.iter().map(|(uri, _)| PathBuf::from(uri)).collect(), level)
         };
         let checked = checked(self.world, &wanted, self.console, self.watching).await;
         let report = checked

@@ -47,7 +47,7 @@ impl WorkerEnd {
     }
 
     /// Does what is due, one thing after the other, until the end is ordered. `work` is true if something was due. What it
-    /// cannot do is said once.
+    /// cannot do twice in a row is said, once: a server that starts has no sets for a moment.
     pub async fn work_until(
         &self,
         world: &World,
@@ -55,20 +55,22 @@ impl WorkerEnd {
         what: &str,
         mut work: impl AsyncFnMut() -> Result<bool, Refusal>,
     ) {
-        let mut said = String::new();
+        let (mut seen, mut said) = (String::new(), String::new());
         while !self.is_ordered() {
             let next = match work().await {
                 Ok(was_due) => {
+                    seen.clear();
                     said.clear();
                     if was_due { Duration::ZERO } else { LOOK_EVERY }
                 }
                 Err(refusal) => {
                     // A server that ends does not answer.
                     let problem = refusal.to_string();
-                    if !self.is_ordered() && said != problem {
+                    if !self.is_ordered() && seen == problem && said != problem {
                         console.warn(&format!("{what}: {problem}"));
-                        said = problem;
+                        said.clone_from(&problem);
                     }
+                    seen = problem;
                     LOOK_EVERY
                 }
             };

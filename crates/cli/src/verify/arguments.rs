@@ -96,6 +96,27 @@ pub struct VerifyArguments {
 }
 
 impl VerifyArguments {
+    /// Those of a check of these sources, without a person who said more.
+    pub fn of(paths: Vec<PathBuf>, level: VerifyLevel) -> Self {
+        Self {
+            paths,
+            level: Some(level),
+            deep: false,
+            scratch: None,
+            scan: false,
+            fix_ecc: None,
+            resume: None,
+            at_most: None,
+            jobs: None,
+            throttle: None,
+            html: None,
+            json: false,
+            quiet: false,
+            plain_io: false,
+            remote: RemoteArguments::default(),
+        }
+    }
+
     pub fn level(&self) -> VerifyLevel {
         let usual = if self.deep { VerifyLevel::Deep } else { VerifyLevel::default() };
         self.level.unwrap_or(usual)

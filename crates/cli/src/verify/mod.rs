@@ -1,6 +1,7 @@
 //! `spindle verify`: whether databases and logs are whole, and whether they can be recovered.
 
 pub mod arguments;
+pub mod brought_up;
 mod sources;
 mod terminal;
 

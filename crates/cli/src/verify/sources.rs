@@ -46,18 +46,44 @@ impl OpenSources {
     ) -> Result<Self, Refusal> {
         let mut sources = Self::default();
         for path in &arguments.paths {
-            match sources.device(world, path, arguments, console).await? {
-                Some(device) => {
-                    let divided = DividedDevice::open(path, device).await;
-                    sources.devices.push(divided.map_err(|error| undivided(path, &error))?);
-                }
-                None => match divided_file(path).await {
-                    Some(divided) => sources.devices.push(divided),
-                    None => sources.paths.push(path.clone()),
-                },
-            }
+            sources.add(world, path, arguments, console).await?;
         }
         Ok(sources)
+    }
+
+    /// Opens those that `arguments` name and that have databases; the others are returned with their reasons.
+    pub async fn open_some(
+        world: &World,
+        arguments: &VerifyArguments,
+        console: &Console,
+    ) -> (Self, Vec<Refusal>) {
+        let (mut sources, mut refused) = (Self::default(), Vec::new());
+        for path in &arguments.paths {
+            if let Err(refusal) = sources.add(world, path, arguments, console).await {
+                refused.push(refusal);
+            }
+        }
+        (sources, refused)
+    }
+
+    async fn add(
+        &mut self,
+        world: &World,
+        path: &Path,
+        arguments: &VerifyArguments,
+        console: &Console,
+    ) -> Result<(), Refusal> {
+        match self.device(world, path, arguments, console).await? {
+            Some(device) => {
+                let divided = DividedDevice::open(path, device).await;
+                self.devices.push(divided.map_err(|error| undivided(path, &error))?);
+            }
+            None => match divided_file(path).await {
+                Some(divided) => self.devices.push(divided),
+                None => self.paths.push(path.to_owned()),
+            },
+        }
+        Ok(())
     }
 
     /// The bytes at `path`, whatever they hold.

@@ -21,6 +21,7 @@ mod exports;
 mod exports_iscsi;
 mod exports_of_pools;
 mod exports_tls;
+mod fetched_mail;
 mod filling;
 mod group_verbs;
 mod guest;

@@ -2,6 +2,7 @@
 
 use crate::{
     exported::{is_here, judge},
+    fetched_mail::mails_are_fetched,
     online_verbs::make_token,
     pool_drives::done,
     sites_served::Served,
@@ -10,7 +11,7 @@ use crate::{
 use serde_json::Value;
 use std::{os::unix::fs::PermissionsExt, process::Command, thread, time::Duration};
 
-const SITE: &str = "
+pub const SITE: &str = "
 [serve]
 nbd = '127.0.0.1:0'
 iscsi = '127.0.0.1:0'
@@ -238,6 +239,7 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
             (&"proven".into(), &level.into())
         );
     }
+    mails_are_fetched(&bench, good);
     // Every fourth MiB of the volume is another's.
     let writes: Vec<String> = (8..120).step_by(4).map(|at| format!("write -P 238 {at}M 64k")).collect();
     let commands = writes.iter().flat_map(|write| ["-c", write]);

@@ -210,7 +210,6 @@ pub fn wait_for_line(child: &mut Child, word: &str) -> BufReader<ChildStderr> {
     }
 }
 
-/// Sends `child` the signal of that name.
 /// True in full runs (`cargo xtask test --full`), which have the judges that take long; else prints which one is left out.
 pub fn is_full_run(judge: &str) -> bool {
     let is_full = std::env::var_os("SPINDLE_FULL").is_some();
@@ -220,6 +219,7 @@ pub fn is_full_run(judge: &str) -> bool {
     is_full
 }
 
+/// Sends `child` the signal of that name.
 pub fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
     assert!(sent.expect("kill runs").success());

@@ -211,6 +211,11 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
             "DELETE /exports/{export}",
         ]),
     ),
+    (
+        "protect",
+        "fetch",
+        By(&["GET /points", "POST /exports", "GET /exports/{export}", "DELETE /exports/{export}"]),
+    ),
     ("export", "list", By(&["GET /exports"])),
     ("export", "create", By(&["POST /exports"])),
     ("export", "delete", By(&["DELETE /exports/{export}"])),

@@ -38,7 +38,9 @@ pub use outcome::{
 };
 pub use places::{Candidate, FileDiscovery, find};
 pub use rate_limiter::{RateLimiter, VerifyProgress};
-pub use recovery::{RecoveredContents, RecoveredDatabase, RecoveryTrial, TrialEnd};
+pub use recovery::{
+    BroughtUp, BroughtUpGroup, RecoveredContents, RecoveredDatabase, RecoveryTrial, TrialEnd, bring_up,
+};
 pub use resume::{ResumeError, ResumeState};
 pub use run::{Settings, run};
 pub use scan::{Placement, ScanOutcome, scan};

@@ -106,11 +106,13 @@ pub struct ClosingArguments {
   spindle protect find mail var/vmail/anna/Maildir/cur
   spindle protect find mail --mailbox anna --since 7d
   spindle protect find mail --mailbox anna@example.org --at-most 3 --json
+  spindle protect find mail --mailbox 17 --first  in databases of Spindle's own format, too
 
 Opens the backups one after the other, the newest first, read-only as 'spindle protect open' does, and closes them again: on the \
 mail host, as root. A path is looked for in each filesystem of the set. A mailbox is a user's folder of Dovecot's usual layouts: \
 Maildir (with the folders in it), mdbox or sdbox, by name, or DOMAIN/NAME for NAME@DOMAIN. Of a mailbox, mails are counted: the \
-files of a Maildir and of an sdbox; of an mdbox, whose files hold many mails each, bytes only.
+files of a Maildir and of an sdbox; of an mdbox, whose files hold many mails each, bytes only. A number is also looked for as \
+a mailbox of databases in Spindle's own format; 'spindle protect fetch' has its mails then.
 
 Exits with 0 if one has it, with 1 if none has, and with 2 if it was refused or some backups could not be looked into.")]
 pub struct FindingArguments {

@@ -15,6 +15,7 @@ use crate::{
     exit_status::ExitStatus,
     protect::{
         backup_points::{PointsOfBackup, SetPoints},
+        mailboxes::MailDatabases,
         restore::points_to_restore,
     },
     server::{connection::ServerConnection, place::ServerPlace},
@@ -23,7 +24,7 @@ use protect::backup_schedule::BackupKind;
 use recovery::{
     mailbox::{FoundPath, find_mailboxes, find_path},
     opening::{OpenPart, Opening, OpeningFolder, OpeningKind, OpeningPhase},
-    volume_parts::EMPTY,
+    volume_parts::{DATABASE_FILES, EMPTY},
 };
 use report::{
     Refusal,
@@ -58,6 +59,8 @@ struct SearchedBackup {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
     found: Vec<FoundInVolume>,
+    #[serde(skip)]
+    has_databases: bool,
 }
 
 #[derive(Serialize)]
@@ -112,15 +115,19 @@ pub async fn find(
             workers: &workers,
             signal: &signal,
         };
-        let row = match search.look_into(&known, backup, &arguments.set, &goal).await {
+        let mut row = match search.look_into(&known, backup, &arguments.set, &goal).await {
             Ok(row) => row,
-            Err(refusal) => SearchedBackup {
-                backup: backup.name.clone(),
-                number: backup.note.sequence,
-                problems: vec![refusal.to_string()],
-                found: Vec::new(),
-            },
+            Err(refusal) => {
+                let mut row = SearchedBackup::of(backup);
+                row.problems.push(refusal.to_string());
+                row
+            }
         };
+        if let (SearchGoal::Mailbox(name), true) = (&goal, row.has_databases)
+            && let Ok(mailbox) = name.parse()
+        {
+            search.look_into_databases(&known, backup, mailbox, &mut row).await;
+        }
         if signal.has_come() {
             return Err(Refusal::new("the search was ended", ""));
         }
@@ -200,6 +207,19 @@ struct Search<'s> {
     signal: &'s EndSignal,
 }
 
+impl SearchedBackup {
+    /// Before anything of it was looked into.
+    fn of(backup: &PointsOfBackup) -> Self {
+        Self {
+            backup: backup.name.clone(),
+            number: backup.note.sequence,
+            problems: Vec::new(),
+            found: Vec::new(),
+            has_databases: false,
+        }
+    }
+}
+
 impl Search<'_> {
     async fn look_into(
         &self,
@@ -253,6 +273,36 @@ impl Search<'_> {
         looked.map(|(_, row)| row)
     }
 
+    /// Looks for a mailbox by its number in the databases of a backup.
+    async fn look_into_databases(
+        &self,
+        known: &SetPoints,
+        backup: &PointsOfBackup,
+        mailbox: i32,
+        row: &mut SearchedBackup,
+    ) {
+        let (way, of) = ((self.server, self.place), (known, backup));
+        let looking = MailDatabases::with(self.world, way, of, ("find", self.console), async |databases| {
+            let mut found = Vec::new();
+            for database in &databases.databases {
+                databases.check_not_ended()?;
+                found.extend(database.find(mailbox).await?);
+            }
+            Ok((found, databases.problems.clone()))
+        });
+        match looking.await {
+            Ok((found, problems)) => {
+                row.found.extend(found.into_iter().map(|(volume, found)| FoundInVolume {
+                    volume,
+                    partition: None,
+                    found,
+                }));
+                row.problems.extend(problems);
+            }
+            Err(refusal) => row.problems.push(refusal.to_string()),
+        }
+    }
+
     /// Looks for it in the places of an open backup.
     async fn search(&self, opening: &Opening, parts: &[OpenPart], goal: &SearchGoal) -> SearchedBackup {
         let mut row = SearchedBackup {
@@ -260,6 +310,7 @@ impl Search<'_> {
             number: opening.number,
             problems: Vec::new(),
             found: Vec::new(),
+            has_databases: parts.iter().any(|part| part.content == DATABASE_FILES),
         };
         for part in parts {
             let volume = part.volume.clone();

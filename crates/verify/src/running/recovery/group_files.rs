@@ -73,6 +73,20 @@ impl<'a> GroupFiles<'a> {
         self.logs.iter().find_map(base)
     }
 
+    /// Names of its databases.
+    pub fn names(&self) -> Vec<&str> {
+        self.databases.iter().map(|file| file.name.as_str()).collect()
+    }
+
+    /// The reason why it cannot be brought up, if there is one. One that was shut down cleanly is, too, if its log is here.
+    pub fn why_not(&self, sets: &[SetOutcome]) -> Option<String> {
+        match self.obstacle(sets)? {
+            TrialEnd::NotNeeded => Some("its log is not here".to_owned()),
+            TrialEnd::Open(why) => Some(why),
+            TrialEnd::Recovered(_) | TrialEnd::Failed(..) => unreachable!("it was not tried"),
+        }
+    }
+
     /// The reason not to try it, if there is one.
     pub fn obstacle(&self, sets: &[SetOutcome]) -> Option<TrialEnd> {
         let open = |why: String| Some(TrialEnd::Open(why));
@@ -139,7 +153,7 @@ impl<'a> GroupFiles<'a> {
     }
 
     /// Overlays and settings for the engine; or the reason why it cannot be tried.
-    async fn prepare(
+    pub async fn prepare(
         &self,
         context: &TrialContext<'_>,
         candidates: &BTreeMap<&Path, &Candidate>,

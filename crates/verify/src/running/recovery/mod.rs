@@ -7,6 +7,7 @@
 //!
 //! Only Spindle's own engine is here, so the log must be one of Spindle's.
 
+mod brought_up;
 mod engine_panic;
 mod group_files;
 mod prepared_trial;
@@ -17,6 +18,7 @@ use super::{
     rate_limiter::RateLimiter,
 };
 use crate::{FileFinding, FindingSeverity};
+pub use brought_up::{BroughtUp, BroughtUpGroup, bring_up};
 use group_files::GroupFiles;
 use maildb::RecoverySummary;
 use std::{

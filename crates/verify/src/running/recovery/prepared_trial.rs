@@ -1,6 +1,8 @@
 //! A recovery with everything that the engine needs: from opening over reading all records to the shutdown.
 
-use super::{RecoveredContents, RecoveredDatabase, TrialContext, TrialEnd, engine_panic::caught};
+use super::{
+    BroughtUpGroup, RecoveredContents, RecoveredDatabase, TrialContext, TrialEnd, engine_panic::caught,
+};
 use crate::{
     FileFinding, FileLocation, FilePart,
     database::judge_headers,
@@ -49,17 +51,27 @@ impl PreparedTrial {
         }
     }
 
-    /// Recovers the databases, reads all records, and shuts down; `None` if the run was stopped.
-    async fn recover(&self, context: &TrialContext<'_>) -> Result<Option<RecoveredContents>, Error> {
-        let limiter = context.limiter;
+    /// Recovers the databases.
+    pub async fn open(&self, context: &TrialContext<'_>) -> Result<Instance, Error> {
         let location = |database: &TriedDatabase| DatabaseLocation {
             directory: Rc::clone(&database.directory),
             file_name: database.place.name(),
         };
         let locations = self.databases.iter().map(location).collect();
-        limiter.begin("recover", &self.log_place.path().display().to_string());
-        let instance =
-            Instance::open(context.world, Rc::clone(&self.log), locations, self.config.clone()).await?;
+        context.limiter.begin("recover", &self.log_place.path().display().to_string());
+        Instance::open(context.world, Rc::clone(&self.log), locations, self.config.clone()).await
+    }
+
+    /// The databases of an instance that was opened.
+    pub fn brought_up(&self, instance: Instance) -> BroughtUpGroup {
+        let paths = self.databases.iter().map(|tried| tried.place.path().to_owned());
+        BroughtUpGroup::new(paths.zip(instance.databases()).collect(), instance)
+    }
+
+    /// Recovers the databases, reads all records, and shuts down; `None` if the run was stopped.
+    async fn recover(&self, context: &TrialContext<'_>) -> Result<Option<RecoveredContents>, Error> {
+        let limiter = context.limiter;
+        let instance = self.open(context).await?;
         let recovery = instance.recovery();
         let mut databases = Vec::new();
         for (tried, database) in self.databases.iter().zip(instance.databases()) {

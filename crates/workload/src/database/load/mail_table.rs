@@ -17,7 +17,7 @@ use maildb::{
 use std::collections::BTreeMap;
 use world::ByteCount;
 
-const MAIL_TABLE: &str = "Mail";
+pub(super) const MAIL_TABLE: &str = "Mail";
 /// Holds one record, the label.
 const LABEL_TABLE: &str = "Spindle";
 
@@ -206,7 +206,7 @@ fn mail_definition() -> TableDefinition {
     }
 }
 
-fn key_values(key: MailKey) -> [Value; 2] {
+pub(super) fn key_values(key: MailKey) -> [Value; 2] {
     [Value::I32(key.mailbox), Value::I64(key.message)]
 }
 
@@ -233,7 +233,7 @@ fn values_of(
 }
 
 /// None if a column is missing or of another type.
-fn from_values(values: Vec<(ColumnId, Value)>) -> Option<MailRecord> {
+pub(super) fn from_values(values: Vec<(ColumnId, Value)>) -> Option<MailRecord> {
     let mut values: BTreeMap<ColumnId, Value> = values.into_iter().collect();
     let mut take = |id| values.remove(&id);
     let (Value::I32(mailbox), Value::I64(message)) = (take(MAILBOX_ID)?, take(MESSAGE_ID)?) else {

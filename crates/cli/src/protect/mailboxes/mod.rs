@@ -1,0 +1,7 @@
+//! Mailboxes in the databases of a backup: the database engine brings them up in memory, and nothing is cloned or mounted.
+
+mod backup_databases;
+mod fetch;
+
+pub use backup_databases::MailDatabases;
+pub use fetch::{FetchArguments, fetch};

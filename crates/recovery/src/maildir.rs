@@ -1,0 +1,142 @@
+//! Mails written into a Maildir, as mail programs and Dovecot's import read it.
+//!
+//! Invariants:
+//!
+//! 1. A mail is in `new` whole or not at all: it is written in `tmp`, and renamed.
+//! 2. A mail that is there already, also read and moved to `cur`, is left alone.
+//! 3. What is counted as written is stable once [`MaildirWriter::finish`] has returned.
+
+use rustix::fs::{Mode, OFlags, open, rename, syncfs};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+use world::{
+    IoError, IoErrorKind, IoResult,
+    real::host_files::{self, PathKind},
+};
+
+/// The folders that make a Maildir.
+const FOLDERS: [&str; 3] = ["cur", "new", "tmp"];
+/// Begins the flags in the name of a mail that was read.
+const FLAGS: char = ':';
+
+/// A Maildir that gets mails.
+pub struct MaildirWriter {
+    folder: PathBuf,
+    /// Names without flags of the mails that are there.
+    there: BTreeSet<String>,
+    /// Mails that were written.
+    pub written: u64,
+    /// Mails that were there before.
+    pub kept: u64,
+}
+
+impl MaildirWriter {
+    /// Whether [`Self::open`] would take `folder`. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// `WrongType` if the folder has something else in it; or it cannot be read.
+    pub fn check(folder: &Path) -> IoResult<()> {
+        if host_files::kind(folder)? == PathKind::Missing {
+            return Ok(());
+        }
+        let entries = host_files::list(folder)?;
+        let is_maildir = FOLDERS.iter().all(|name| entries.iter().any(|entry| entry == name));
+        let is_begun = entries.iter().all(|entry| FOLDERS.contains(&entry.as_str()));
+        if !is_maildir && !is_begun {
+            let context = format!("{} is neither empty nor a Maildir", folder.display());
+            return Err(IoError::new(IoErrorKind::WrongType, context));
+        }
+        Ok(())
+    }
+
+    /// Opens the Maildir at `folder`, and makes it if the folder is empty or missing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::check`]; or it cannot be written.
+    pub fn open(folder: &Path) -> IoResult<Self> {
+        Self::check(folder)?;
+        host_files::create_dir_all(folder)?;
+        let mut there = BTreeSet::new();
+        for name in FOLDERS {
+            let path = folder.join(name);
+            host_files::create_private_dir_all(&path)?;
+            if name != "tmp" {
+                let without_flags = |file: String| file.split(FLAGS).next().unwrap_or_default().to_owned();
+                there.extend(host_files::list(&path)?.into_iter().map(without_flags));
+            }
+        }
+        Ok(Self { folder: folder.to_owned(), there, written: 0, kept: 0 })
+    }
+
+    /// Adds a mail; `name` is its own each time.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// If the name is no plain name of a file, or has flags.
+    pub fn add(&mut self, name: &str, mail: &[u8]) -> IoResult<()> {
+        assert!(!name.is_empty() && !name.starts_with('.') && !name.contains(['/', FLAGS]), "{name}");
+        if !self.there.insert(name.to_owned()) {
+            self.kept += 1;
+            return Ok(());
+        }
+        let (begun, whole) = (self.folder.join("tmp").join(name), self.folder.join("new").join(name));
+        host_files::write_atomically_unflushed(&begun, mail)?;
+        rename(&begun, &whole)
+            .map_err(|error| IoError::from_os(error.into(), format!("renaming to {}", whole.display())))?;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Makes all mails stable.
+    ///
+    /// # Errors
+    ///
+    /// The filesystem failed: mails may be gone after a power cut.
+    pub fn finish(&self) -> IoResult<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flushed = open(&self.folder, flags, Mode::empty()).and_then(|folder| syncfs(&folder));
+        flushed.map_err(|error| IoError::from_os(error.into(), format!("flushing {}", self.folder.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mails_are_added_once_also_after_a_reader_moved_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("anna");
+        let mut maildir = MaildirWriter::open(&place).unwrap();
+        maildir.add("1.a", b"one").unwrap();
+        maildir.add("2.a", b"two").unwrap();
+        maildir.finish().unwrap();
+        assert_eq!((maildir.written, maildir.kept), (2, 0));
+        rename(place.join("new/1.a"), place.join("cur/1.a:2,S")).unwrap();
+        let mut maildir = MaildirWriter::open(&place).unwrap();
+        for name in ["1.a", "2.a", "3.a"] {
+            maildir.add(name, b"again").unwrap();
+        }
+        assert_eq!((maildir.written, maildir.kept), (1, 2));
+        assert_eq!(host_files::list(&place.join("new")).unwrap(), ["2.a", "3.a"]);
+        assert_eq!(host_files::read(&place.join("new/2.a")).unwrap(), b"two");
+        assert_eq!(host_files::list(&place.join("tmp")).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_refused_and_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        host_files::write_atomically(&folder.path().join("letter"), b"mine").unwrap();
+        let refused = MaildirWriter::open(folder.path()).err().unwrap();
+        assert!(refused.to_string().contains("neither empty nor a Maildir"), "{refused}");
+        assert_eq!(host_files::list(folder.path()).unwrap(), ["letter"]);
+    }
+}
