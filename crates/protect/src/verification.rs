@@ -70,7 +70,7 @@ impl VerificationPolicy {
             level: known.ok_or_else(|| VerificationPolicyError::Level(level.clone()))?,
             at: day("at", at)?,
             until: day("until", until)?,
-            throttle: throttle.as_ref().map(rate).transpose()?,
+            throttle: throttle.as_deref().map(rate).transpose()?,
             is_elsewhere: *is_elsewhere,
         };
         match (at, until) {
@@ -136,8 +136,8 @@ fn waits(row: &BackupRow) -> bool {
     row.start.kind.is_full() && row.proof() == BackupProof::Unproven
 }
 
-fn rate(text: &String) -> Result<ByteRate, VerificationPolicyError> {
-    text.parse().map_err(|_| VerificationPolicyError::Throttle(text.clone()))
+fn rate(text: &str) -> Result<ByteRate, VerificationPolicyError> {
+    text.parse().map_err(|_| VerificationPolicyError::Throttle(text.to_owned()))
 }
 
 fn day_at(key: &'static str, text: &str) -> Result<BackupSchedule, VerificationPolicyError> {

@@ -141,8 +141,8 @@ impl SetBoard {
         self.change(|sets| {
             let known = sets.iter_mut().find(|known| known.wanted.settings.name == set);
             if let Some(ServedSet { keeping: SetKeeping::Server { view, problem, .. }, .. }) = known {
-                if new_view.is_some() {
-                    *view = new_view;
+                if let Some(new) = new_view {
+                    *view = Some(Box::new(new));
                 }
                 *problem = new_problem;
             }

@@ -35,7 +35,7 @@ pub enum SetKeeping {
     Agent,
     Server {
         /// As of the last look, a minute old at most; `None` before the first one.
-        view: Option<SetView>,
+        view: Option<Box<SetView>>,
         /// The reason why its catalogue is not open.
         problem: Option<String>,
         orders: SetOrders,

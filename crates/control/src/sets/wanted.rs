@@ -142,8 +142,8 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
 }
 
 /// The value of a key; `None` if it is left out.
-fn said(text: &String) -> Option<String> {
-    Some(text.clone()).filter(|text| !text.is_empty())
+fn said(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn keep_settings(table: &SetRetention) -> KeepSettings {

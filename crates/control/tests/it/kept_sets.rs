@@ -62,7 +62,7 @@ fn view_of(life: &RunningLife, set: &str) -> SetView {
     let sets = life.server.handle().sets();
     let kept = sets.iter().find(|kept| kept.wanted.settings.name == set).unwrap();
     match &kept.keeping {
-        SetKeeping::Server { view: Some(view), .. } => view.clone(),
+        SetKeeping::Server { view: Some(view), .. } => (**view).clone(),
         other => panic!("{other:?}"),
     }
 }
