@@ -1,6 +1,6 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
-//! Reading order: `arguments`, then `sets` (sets that a server keeps) with `set_arguments`. `backup_points` (backups as the
+//! Reading order: `arguments`, then `sets` (sets that a server keeps, `freed_space` of their backups) with `set_arguments`. `backup_points` (backups as the
 //! pools have them) and `backup_exports` are beneath `restore` with `restore_hooks`, `verify_set` with `verification` (on a `worker`
 //! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host); drills and open backups have `temporary_clones`. `mailboxes` reads databases of backups.
 //! `report_set` and `rebuild_set` are about catalogues. `run` is the agent that keeps sets on a mail host, with
@@ -14,6 +14,7 @@ mod backup_exports;
 mod backup_points;
 mod drill_set;
 mod drills;
+mod freed_space;
 mod mailboxes;
 mod outlook;
 mod rebuild_set;

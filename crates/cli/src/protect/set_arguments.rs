@@ -10,12 +10,17 @@ pub enum SetVerb {
     #[command(after_help = "Examples:
   spindle protect list
   spindle protect list mail --json
+  spindle protect list mail --space         also what the deletion of each would free: it reads the maps of the volumes
 
 The server shows the backups of the sets that it keeps itself, as of the last minute.")]
     List {
         /// Only this set
         #[arg(value_name = "SET")]
         set: Option<String>,
+
+        /// Also count what the deletion of each backup alone would free
+        #[arg(long)]
+        space: bool,
     },
     /// Make a backup now
     #[command(after_help = "Examples:

@@ -2,6 +2,7 @@
 
 use super::{
     backup_points::SetPoints,
+    freed_space::FreedSpace,
     set_arguments::{BackupArguments, BackupHoldArguments, SetVerb},
 };
 use crate::{
@@ -17,6 +18,16 @@ use serde::Serialize;
 use world::World;
 
 const PATH: &str = "/v1/sets";
+
+/// A set with its backups, as JSON.
+#[derive(Serialize)]
+struct ListedSet {
+    #[serde(flatten)]
+    row: SetRow,
+    /// By the number of the backup: what its deletion alone would free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frees_bytes: Option<FreedSpace>,
+}
 
 /// The answer to a deletion as JSON.
 #[derive(Serialize)]
@@ -35,26 +46,28 @@ pub async fn run(
 ) -> Result<ExitStatus, Refusal> {
     let server = place.connection(world)?;
     match verb {
-        SetVerb::List { set: None } => {
+        SetVerb::List { set: None, space } => {
             let rows: Vec<SetRow> = server.get(PATH).await?;
+            let mut listed = Vec::new();
+            for row in rows {
+                listed.push(ListedSet::of(row, *space, &server).await?);
+            }
             if console.is_for_programs() {
-                console.json_of(&rows)?;
+                console.json_of(&listed)?;
             }
-            for row in &rows {
-                say_set(row, console);
-                say_of_agent(row, &server, console).await?;
+            for set in &listed {
+                set.say(&server, console).await?;
             }
-            if rows.is_empty() {
+            if listed.is_empty() {
                 console.say("no sets: [[protect]] of the site file describes them (docs/protect.md)");
             }
         }
-        SetVerb::List { set: Some(set) } => {
-            let row: SetRow = server.get(&path_of(set)).await?;
+        SetVerb::List { set: Some(set), space } => {
+            let listed = ListedSet::of(server.get(&path_of(set)).await?, *space, &server).await?;
             if console.is_for_programs() {
-                console.json_of(&row)?;
+                console.json_of(&listed)?;
             }
-            say_set(&row, console);
-            say_of_agent(&row, &server, console).await?;
+            listed.say(&server, console).await?;
         }
         SetVerb::Now { set, hold } => {
             let path = format!("{}/backups", path_of(set));
@@ -111,7 +124,24 @@ fn done(row: &SetBackupRow, what: &str, console: &Console) -> Result<(), Refusal
     Ok(())
 }
 
-fn say_set(row: &SetRow, console: &Console) {
+impl ListedSet {
+    async fn of(row: SetRow, with_space: bool, server: &ServerConnection) -> Result<Self, Refusal> {
+        let frees_bytes = match with_space {
+            true => Some(FreedSpace::count(server, &row.name).await?),
+            false => None,
+        };
+        Ok(Self { row, frees_bytes })
+    }
+
+    async fn say(&self, server: &ServerConnection, console: &Console) -> Result<(), Refusal> {
+        let freed = |number| self.frees_bytes.as_ref().map(|space| space.text(number)).unwrap_or_default();
+        say_set(&self.row, &freed, console);
+        say_of_agent(&self.row, &freed, server, console).await
+    }
+}
+
+/// `freed` has the words about the space of each backup.
+fn say_set(row: &SetRow, freed: &dyn Fn(u64) -> String, console: &Console) {
     let volume = |one: &control::web::client::SetVolumeRow| {
         let suffix = if one.holds_logs { " (logs)" } else { "" };
         format!("{}/{}{suffix}", one.pool, one.volume)
@@ -141,7 +171,8 @@ fn say_set(row: &SetRow, console: &Console) {
         console.warn(&format!("set {}: {text}", row.name));
     }
     for backup in &row.backups {
-        console.say(&format!("  {} {}: {}", backup.number, backup.at, backup_text(backup)));
+        let (number, freed) = (backup.number, freed(backup.number));
+        console.say(&format!("  {number} {}: {}{freed}", backup.at, backup_text(backup)));
     }
     if row.backups.is_empty() && row.kept_by == SetKeeperName::Server {
         console.say("  no backups yet");
@@ -149,7 +180,12 @@ fn say_set(row: &SetRow, console: &Console) {
 }
 
 /// The backups of a set that an agent keeps, as far as their points tell.
-async fn say_of_agent(row: &SetRow, server: &ServerConnection, console: &Console) -> Result<(), Refusal> {
+async fn say_of_agent(
+    row: &SetRow,
+    freed: &dyn Fn(u64) -> String,
+    server: &ServerConnection,
+    console: &Console,
+) -> Result<(), Refusal> {
     if row.kept_by != SetKeeperName::Agent {
         return Ok(());
     }
@@ -158,9 +194,10 @@ async fn say_of_agent(row: &SetRow, server: &ServerConnection, console: &Console
         let (number, points) = (backup.note.sequence, backup.points.len());
         let missing = if points == backup.note.points as usize { "" } else { ", others are missing" };
         console.say(&format!(
-            "  {number} {}: {}; {points} snapshots{missing}",
+            "  {number} {}: {}; {points} snapshots{missing}{}",
             backup.name,
-            backup.label_text()
+            backup.label_text(),
+            freed(number)
         ));
     }
     if !known.silent_text().is_empty() {

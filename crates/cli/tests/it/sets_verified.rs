@@ -80,6 +80,17 @@ fn drills_tell(bench: &Bench, good: u64, bad: u64) {
     assert!(!pool.contains("drill"), "{pool}");
 }
 
+/// Only the good one has what was written over after it; nothing was written after the bad one.
+fn space_tells(bench: &Bench, good: u64, bad: u64) {
+    let listed = json_of(&run(bench, &["protect", "list", "post", "--space"]).stdout);
+    let freed = |number: u64| listed["frees_bytes"][number.to_string()].as_u64().unwrap();
+    let written = 28 << 16;
+    assert!(freed(good) > 0 && freed(good) <= written, "{listed}");
+    assert_eq!(freed(bad), 0, "{listed}");
+    let listed = done(&bench.run(&["protect", "list", "--space", "--state", "state"]));
+    assert_eq!(listed.matches("; frees ").count(), 3, "{listed}");
+}
+
 /// An auditor reads what became of both backups, after one was cloned.
 fn report_tells(bench: &Bench, good: u64, bad: u64) {
     let restored = run(bench, &["protect", "restore", "post", &good.to_string(), "--as", "look"]);
@@ -256,6 +267,7 @@ fn a_backup_is_proven_or_damaged_by_what_its_snapshots_hold() {
         (&row(&bench, bad)["proof"], &row(&bench, good)["proof"]),
         (&"damaged".into(), &"proven".into())
     );
+    space_tells(&bench, good, bad);
     drills_tell(&bench, good, bad);
     report_tells(&bench, good, bad);
     // The proven one is the last of its kind.

@@ -110,7 +110,11 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "run",
         By(&["GET /points", "POST /snapshots", "DELETE /volumes/{volume}/snapshots/{snapshot}"]),
     ),
-    ("protect", "list", By(&["GET /sets", "GET /sets/{set}", "GET /points"])),
+    (
+        "protect",
+        "list",
+        By(&["GET /sets", "GET /sets/{set}", "GET /points", "GET /volumes/{volume}/snapshots"]),
+    ),
     ("protect", "now", By(&["POST /sets/{set}/backups"])),
     ("protect", "hold", By(&["PUT /sets/{set}/backups/{number}/holds/{hold}"])),
     ("protect", "release", By(&["DELETE /sets/{set}/backups/{number}/holds/{hold}"])),
