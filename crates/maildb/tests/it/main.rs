@@ -19,6 +19,9 @@ mod decoders;
 /// Read-only files in memory.
 mod memory;
 
+/// Logs that are kept until they are released.
+mod kept_logs;
+
 /// Files with bytes changed at random.
 mod mutated;
 
