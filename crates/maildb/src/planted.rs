@@ -45,6 +45,14 @@ impl FreezeBug {
 pub enum LogBug {
     /// Generations that recovery needs are released.
     ReleasedBeyondCheckpoint,
+    /// A joined log ends at a generation that no folder has, without a word.
+    GapAccepted,
+    /// It is not recognised that a log forks from another.
+    OtherLineAccepted,
+    /// The last generation does not come into the joined log.
+    GenerationLeftOut,
+    /// The log of a backup may end before the backup.
+    EndBeforeBackup,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,6 +42,9 @@ mod hard_cases;
 /// A folder whose files fail on demand.
 mod hostile;
 
+/// Backups brought forward with later logs.
+mod joined_logs;
+
 /// Golden images as text.
 #[allow(dead_code)]
 #[path = "../../../array/tests/it/dump.rs"]
