@@ -58,7 +58,7 @@ impl JoinedLog {
         if let JoinEnd::Time(wanted) = end {
             reached = proof.end_by(&files, wanted).await?;
         }
-        // What lies behind the end is not part of the chain, and may be damaged.
+        // Later generations are not part of the chain, and may be damaged.
         files.files.retain(|&generation, _| generation <= reached.0 + 1);
         let (end, commits) = proof.read(&files, start, reached).await?;
         files.files.retain(|&generation, _| generation <= reached.0);

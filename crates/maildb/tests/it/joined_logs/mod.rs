@@ -50,7 +50,7 @@ fn killed(seed: u64) {
                 Err(LogJoinError::Joining { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
-            // What is there by now is a log.
+            // The folder holds a log by now, if a shorter one.
             let partly = folder.copy();
             drop(story.open_and_read(&world, &partly).await);
             let again = folder.copy();
