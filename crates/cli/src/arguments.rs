@@ -153,6 +153,7 @@ finish.";
   spindle prove /mnt/db1 --sweep threads=1,5,10,20  one run for each value, and their comparison
   spindle prove /mnt/db1 --pool --size 1GiB         Spindle's own array on that storage, beside the plain path
   spindle prove /mnt/db1 --pool --protect every=10s,keep=24   and backups of the databases on it
+  spindle prove /mnt/db1 --pool --protect every=10s,keep=24,logs=kept   and logs that reach from each to the next
   spindle prove iscsi://10.0.0.5/iqn.2026-11.org.example:mail/0     an empty unit of any iSCSI target
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
@@ -265,7 +266,9 @@ pub struct ProveArguments {
 
     /// Take a backup of the databases on the array so often while the load is measured, and keep the last
     /// N: every=TIME,keep=N. Commits wait while a group is frozen, and the report shows how long; the
-    /// drives of the pools are three times as large
+    /// drives of the pools are three times as large. With ,logs=kept a log generation stays until a backup has
+    /// it, and not only until the checkpoint has passed: the logs of the backups together have no gap. It is
+    /// enough that the backup was taken; it is not verified before
     #[arg(long, value_name = "every=TIME,keep=N", value_parser = parse_protection, requires = "pool")]
     pub protect: Option<ProtectionPlan>,
 

@@ -29,6 +29,16 @@ pub enum PageStampMode {
     Durable,
 }
 
+/// Lifetime of log generations that the checkpoint has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRetention {
+    /// They are removed, and one file is used again: *circular logging*.
+    Circular,
+    /// They stay until [`Instance::release_logs`](crate::Instance::release_logs), so that a backup can be brought
+    /// forward with them.
+    UntilReleased,
+}
+
 /// Settings of a storage group, with defaults in [`InstanceConfig::new`].
 #[derive(Clone, Debug)]
 pub struct InstanceConfig {
@@ -52,8 +62,7 @@ pub struct InstanceConfig {
     pub log_buffer: ByteCount,
     /// Size of one log generation (1 MiB; 5 MB for Exchange 2003).
     pub log_file: ByteCount,
-    /// Remove log generations that the checkpoint has passed.
-    pub circular_logging: bool,
+    pub log_retention: LogRetention,
     /// Pages by which a file grows at least (ESE: 256).
     pub extension_pages: u32,
     /// Longest time until a lazy commit is stable.
@@ -85,7 +94,7 @@ impl InstanceConfig {
             preread_pages: 128,
             log_buffer: ByteCount::mib(4),
             log_file: ByteCount::mib(1),
-            circular_logging: true,
+            log_retention: LogRetention::Circular,
             extension_pages: 256,
             lazy_commit_delay: Duration::from_millis(100),
             writes_outstanding_max: 32,

@@ -30,7 +30,7 @@ pub mod stamps {
     pub use crate::engine::page_stamps::{BYTES_A_PAGE, file_name, space_max};
 }
 
-pub use config::{DatabaseLocation, InstanceConfig, PageStampMode};
+pub use config::{DatabaseLocation, InstanceConfig, LogRetention, PageStampMode};
 pub use engine::{
     bulk_load::{BulkLoadSettings, BulkLoader},
     database::Database,

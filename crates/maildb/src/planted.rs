@@ -1,4 +1,4 @@
-//! Planted bugs of a freeze, each at the very place where a programmer might make the mistake: a test that does
+//! Planted bugs of freezes and of kept logs, each at the very place where a programmer might make the mistake: a test that does
 //! not notice one is worth nothing. They exist in builds with debug assertions alone.
 
 /// A bug to plant in the freezes of a group.
@@ -39,18 +39,50 @@ impl FreezeBug {
     ];
 }
 
+/// A bug to plant in keeping and joining logs.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogBug {
+    /// Generations that recovery needs are released.
+    ReleasedBeyondCheckpoint,
+    /// A joined log ends at a generation that no folder has, without a word.
+    GapAccepted,
+    /// It is not recognised that a log forks from another.
+    OtherLineAccepted,
+    /// The last generation does not come into the joined log.
+    GenerationLeftOut,
+    /// The log of a backup may end before the backup.
+    EndBeforeBackup,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlantedBug {
+    Freeze(FreezeBug),
+    Log(LogBug),
+}
+
 #[cfg(debug_assertions)]
 mod planting {
-    use super::FreezeBug;
+    use super::{FreezeBug, LogBug, PlantedBug};
     use std::cell::Cell;
 
     thread_local! {
-        static PLANTED: Cell<Option<FreezeBug>> = const { Cell::new(None) };
+        static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
     }
 
-    /// Runs `work` with a bug planted in all groups of this thread.
+    /// Runs `work` with a bug planted in the freezes of all groups of this thread.
     #[doc(hidden)]
     pub fn with_freeze_bug<T>(bug: FreezeBug, work: impl FnOnce() -> T) -> T {
+        with_bug(PlantedBug::Freeze(bug), work)
+    }
+
+    /// Runs `work` with a bug planted in the logs of all groups of this thread.
+    #[doc(hidden)]
+    pub fn with_log_bug<T>(bug: LogBug, work: impl FnOnce() -> T) -> T {
+        with_bug(PlantedBug::Log(bug), work)
+    }
+
+    fn with_bug<T>(bug: PlantedBug, work: impl FnOnce() -> T) -> T {
         /// Ends the bug, also if the work panics.
         struct Planted;
         impl Drop for Planted {
@@ -64,17 +96,25 @@ mod planting {
         work()
     }
 
-    pub(crate) fn is(bug: FreezeBug) -> bool {
+    pub(super) fn is_planted(bug: PlantedBug) -> bool {
         PLANTED.get() == Some(bug)
     }
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use planting::is;
+use planting::is_planted;
 #[cfg(debug_assertions)]
-pub use planting::with_freeze_bug;
+pub use planting::{with_freeze_bug, with_log_bug};
 
 #[cfg(not(debug_assertions))]
-pub(crate) const fn is(_: FreezeBug) -> bool {
+const fn is_planted(_: PlantedBug) -> bool {
     false
+}
+
+pub(crate) fn is(bug: FreezeBug) -> bool {
+    is_planted(PlantedBug::Freeze(bug))
+}
+
+pub(crate) fn is_log(bug: LogBug) -> bool {
+    is_planted(PlantedBug::Log(bug))
 }

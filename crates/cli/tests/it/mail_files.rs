@@ -1,8 +1,8 @@
 //! Databases and logs to verify, made by the engine in the test's own process.
 
 use maildb::{
-    ColumnId, ColumnType, DatabaseLocation, Durability, Instance, InstanceConfig, PageSize, PageStampMode,
-    TableDefinition, Value,
+    ColumnId, ColumnType, DatabaseLocation, Durability, Instance, InstanceConfig, LogRetention, PageSize,
+    PageStampMode, TableDefinition, Value,
     format::record::{CodePage, TableSchema},
 };
 use std::{fs, path::Path, rc::Rc};
@@ -36,7 +36,7 @@ pub fn make(folder: &Path, first: i32, rows: i32, how: MailState) {
             DatabaseLocation { directory: Rc::clone(&directory), file_name: "priv1.edb".to_owned() };
         let config = InstanceConfig {
             log_file: ByteCount::kib(256),
-            circular_logging: false,
+            log_retention: LogRetention::UntilReleased,
             page_stamps: if how.stamps { PageStampMode::Durable } else { PageStampMode::Off },
             torn_page_protection: false,
             ..InstanceConfig::new(PageSize::Kib8, ByteCount::mib(8))

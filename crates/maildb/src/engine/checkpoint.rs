@@ -9,7 +9,13 @@
 //! Invariant: the checkpoint is never after a record that recovery would need.
 
 use super::{DatabaseIndex, core::SharedGroup, flush_journal::FlushJournal};
-use crate::{error::Result, format::header::LogPosition, log::LogCheckpoint};
+use crate::{
+    config::LogRetention,
+    error::Result,
+    format::header::LogPosition,
+    log::LogCheckpoint,
+    planted::{self, LogBug},
+};
 use std::{collections::BTreeSet, future::Future as _, rc::Rc, task::Poll, time::Duration};
 use world::BoxedFuture;
 
@@ -104,10 +110,22 @@ impl SharedGroup {
         self.checkpoint_file().write(&checkpoint).await?;
         self.checkpoint_written.set(Some((position, self.log().end().generation)));
         self.core.borrow_mut().statistics.checkpoints += 1;
-        if self.config.circular_logging {
+        if self.config.log_retention == LogRetention::Circular {
             self.log().release_before(position.generation).await?;
         }
         Ok(position)
+    }
+
+    /// Removes the log generations below `generation`, and none that recovery needs; returns the oldest one that
+    /// stays.
+    pub async fn release_logs(self: &Rc<Self>, generation: u32) -> Result<u32> {
+        let checkpoint = self.advance_checkpoint().await?;
+        let oldest = match planted::is_log(LogBug::ReleasedBeyondCheckpoint) {
+            true => generation,
+            false => generation.min(checkpoint.generation),
+        };
+        self.log().release_before(oldest).await?;
+        Ok(oldest)
     }
 
     /// Flushes every database with unstable writes. The caller must hold `checkpointing`.

@@ -82,6 +82,11 @@ impl GroupFreezer {
         prepare(&self.shared).await
     }
 
+    /// As [`Instance::release_logs`].
+    pub async fn release_logs(&self, generation: u32) -> Result<u32> {
+        self.shared.release_logs(generation).await
+    }
+
     /// As [`Instance::freeze`], without preparing it.
     pub fn freeze(&self, deadline: Moment) -> BoxedFuture<'_, Result<FrozenGroup>> {
         Box::pin(freeze(&self.shared, deadline))

@@ -141,6 +141,12 @@ impl Instance {
         self.shared.advance_checkpoint().await.map(drop)
     }
 
+    /// Removes the log generations below `generation`, except those that recovery needs; returns the oldest one
+    /// that stays. The caller has what is removed in a backup, or does without.
+    pub async fn release_logs(&self, generation: u32) -> Result<u32> {
+        self.shared.release_logs(generation).await
+    }
+
     /// Shuts down cleanly: writes every page, so that no database needs its log. Sessions must have ended
     /// their transactions.
     pub async fn close(mut self) -> Result<()> {

@@ -13,7 +13,7 @@ use super::{
     rows::Author, transaction::undo_change,
 };
 use crate::{
-    config::InstanceConfig,
+    config::{InstanceConfig, LogRetention},
     error::{Error, Result},
     format::header::{LogPosition, Signature},
     log::{
@@ -58,7 +58,7 @@ fn log_config(config: &InstanceConfig) -> LogConfig {
         base_name: config.base_name.clone(),
         file_bytes: config.log_file,
         buffer_bytes: config.log_buffer,
-        circular: config.circular_logging,
+        circular: config.log_retention == LogRetention::Circular,
         database_page_size: config.page_size,
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     log::{COMPENSATES, LogRecord, LoggedRecord, NodeOperation, PageChange, PageOperation},
 };
 use std::{collections::BTreeMap, rc::Rc};
-use world::Buffer;
+use world::{Buffer, ByteCount};
 
 /// A transaction without an end record.
 pub struct LoserTransaction {
@@ -86,12 +86,15 @@ impl Redo {
                     self.change_page(shared, database, *dbtime, change, range).await?;
                 }
             }
+            LogRecord::ExtendDatabase { dbid, pages } => {
+                let Some(database) = attached(shared, *dbid, entry.start) else { return Ok(()) };
+                reach(shared, database, PageNumber(*pages)).await?;
+            }
             LogRecord::Init { .. }
             | LogRecord::Term { .. }
             | LogRecord::CreateDatabase { .. }
             | LogRecord::AttachDatabase { .. }
             | LogRecord::DetachDatabase { .. }
-            | LogRecord::ExtendDatabase { .. }
             | LogRecord::Backup { .. }
             // Processed before redo began.
             | LogRecord::PageStamps { .. } => {}
@@ -158,6 +161,9 @@ impl Redo {
     ) -> Result<()> {
         let id = PageId { database, page: change.page };
         let is_image = matches!(change.operations.first(), Some(PageOperation::Image(_)));
+        if is_image {
+            reach(shared, database, change.page).await?;
+        }
         let (found, _pin) = page_time(shared, id, is_image).await.map_err(|error| self.with_hint(error))?;
         let newest = self.newest.entry(database).or_default();
         *newest = (*newest).max((found, change.page));
@@ -201,6 +207,22 @@ fn attached(shared: &SharedGroup, dbid: u8, at: LogPosition) -> Option<DatabaseI
     let core = shared.core.borrow();
     let state = core.databases.get(usize::from(database.0))?;
     (at >= state.header.attach).then_some(database)
+}
+
+/// Grows the file of a database to hold `page`. It is shorter only if the log is longer than the one that the file
+/// was copied with.
+async fn reach(shared: &Rc<SharedGroup>, database: DatabaseIndex, page: PageNumber) -> Result<()> {
+    let (file, page_bytes) = {
+        let mut core = shared.core.borrow_mut();
+        let page_bytes = core.page_size.bytes() as u64;
+        (Rc::clone(&core.database(database).file), page_bytes)
+    };
+    let size_for = |pages: u64| ByteCount((pages + 2) * page_bytes);
+    if file.geometry().size < size_for(u64::from(page.0)) {
+        let unit = u64::from(shared.config.extension_pages.max(1));
+        file.resize(size_for(u64::from(page.0).next_multiple_of(unit))).await?;
+    }
+    Ok(())
 }
 
 /// The time of a page; zero for one that the change recreates, which may be damaged, lost or never written.

@@ -1,5 +1,7 @@
 //! Structures shared by database headers, log files and the checkpoint: log positions, times, and signatures.
 
+use std::fmt;
+
 /// A position in the transaction log. Ordered by generation, then segment, then offset. All zero means
 /// "none".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +79,15 @@ impl LogTime {
         }
     }
 
+    /// True if it is earlier than `other`; both in UTC.
+    pub fn is_before(self, other: Self) -> bool {
+        let parts = |time: Self| {
+            let day = [time.years_since_1900, time.month, time.day, time.hour, time.minute, time.second];
+            (day, time.millisecond)
+        };
+        parts(self) < parts(other)
+    }
+
     /// Encodes the 8 bytes on disk.
     pub fn encode(self) -> [u8; Self::BYTES] {
         assert!(self.millisecond < 1000);
@@ -106,6 +117,15 @@ impl LogTime {
             millisecond: millisecond.min(999),
             utc: bytes[6] & 1 != 0,
         }
+    }
+}
+
+impl fmt::Display for LogTime {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { month, day, hour, minute, second, millisecond, .. } = self;
+        let year = 1900 + u32::from(self.years_since_1900);
+        write!(into, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{millisecond:03}")?;
+        if self.utc { into.write_str(" UTC") } else { Ok(()) }
     }
 }
 
@@ -185,6 +205,9 @@ mod tests {
         }
         let last = LogTime::from_unix_ms(1_709_251_199_999);
         assert_eq!((last.hour, last.minute, last.second, last.millisecond), (23, 59, 59, 999));
+        assert_eq!(last.to_string(), "2024-02-29 23:59:59.999 UTC");
+        let next = LogTime::from_unix_ms(1_709_251_200_000);
+        assert!(last.is_before(next) && !next.is_before(last) && !next.is_before(next));
     }
 
     proptest! {

@@ -49,6 +49,8 @@ pub struct LogFiles {
     pub(super) files: BTreeMap<u32, LogFile>,
     /// Archived names whose files do not verify: an error only if they are needed.
     pub(super) damaged: BTreeMap<u32, Damage>,
+    /// Generations of a joined log that lie in other folders.
+    elsewhere: BTreeMap<u32, Rc<dyn Directory>>,
 }
 
 impl LogFiles {
@@ -56,8 +58,13 @@ impl LogFiles {
     /// a complete log.
     pub async fn scan(directory: &Rc<dyn Directory>, base_name: &str) -> Result<Self, LogError> {
         let names = LogNames::new(base_name);
-        let mut found =
-            Self { directory: Rc::clone(directory), names, files: BTreeMap::new(), damaged: BTreeMap::new() };
+        let mut found = Self {
+            directory: Rc::clone(directory),
+            names,
+            files: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+        };
         let mut temporary = None;
         for entry in directory.list().await? {
             match found.names.parse(&entry.name) {
@@ -125,6 +132,17 @@ impl LogFiles {
             return Err(LogError::Damaged { file, segment: 0, damage });
         }
         self.files.get(&generation).ok_or(LogError::Missing { generation })
+    }
+
+    /// The folder of a generation.
+    pub(super) fn directory_of(&self, generation: u32) -> &Rc<dyn Directory> {
+        self.elsewhere.get(&generation).unwrap_or(&self.directory)
+    }
+
+    /// Adds a generation that lies in another folder.
+    pub(super) fn add_elsewhere(&mut self, file: LogFile, directory: &Rc<dyn Directory>) {
+        self.files.insert(file.header.generation, file);
+        self.elsewhere.insert(file.header.generation, Rc::clone(directory));
     }
 
     /// Generations under archive names.

@@ -8,9 +8,11 @@ use super::{
     Damage, LogError, LogFiles,
     file_header::LogFileHeader,
     files::LogFileRole,
-    segment::{LogSegmentState, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, inspect_segment, stored_checksum},
+    segment::{
+        LogSegmentState, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, inspect_segment, stored_checksum, written_at,
+    },
 };
-use crate::format::header::LogPosition;
+use crate::format::header::{LogPosition, LogTime};
 use std::rc::Rc;
 use world::{Buffer, ByteOffset, File, IoError, IoErrorKind};
 
@@ -38,7 +40,7 @@ impl Generation {
     pub(super) async fn load(files: &LogFiles, generation: u32, first_needed: u16) -> Result<Self, LogError> {
         let entry = *files.get(generation)?;
         let file_name = entry.role.name(&files.names, generation);
-        let file = files.directory.open(&file_name).await?;
+        let file = files.directory_of(generation).open(&file_name).await?;
         let bytes = SegmentBytes::read(&file, entry.header.segments).await?;
         let mut loaded = Self {
             header: entry.header,
@@ -72,6 +74,19 @@ impl Generation {
     pub(super) fn accumulated(&self, end: LogPosition) -> u64 {
         (1..=last_with_records(end))
             .fold(0, |accumulated, index| accumulated ^ stored_checksum(self.segment(index)))
+    }
+
+    /// Ends the generation behind a valid segment, whatever follows.
+    pub(super) fn end_behind(&mut self, segment: u16) {
+        if segment < self.last {
+            (self.last, self.repaired) = (segment, false);
+        }
+        self.recorded_end = None;
+    }
+
+    /// When a valid segment was written.
+    pub(super) fn time_of(&self, index: u16) -> LogTime {
+        written_at(self.segment(index))
     }
 
     pub(super) fn damaged(&self, segment: u16, damage: Damage) -> LogError {

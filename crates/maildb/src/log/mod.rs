@@ -27,7 +27,7 @@
 //!
 //! The log uses [`format`](mod@crate::format) and never the engine. Reading order: [`record`], [`segment`],
 //! [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`, `writer`, `next_file`), [`files`],
-//! [`reader`], [`checkpoint`].
+//! [`reader`], [`checkpoint`], [`joined`].
 
 mod buffer;
 pub mod checkpoint;
@@ -39,6 +39,7 @@ pub mod files;
 mod framing;
 mod generation;
 mod handle;
+pub mod joined;
 pub mod names;
 mod next_file;
 mod node_operation;
@@ -57,6 +58,7 @@ pub use error::{Damage, LogError};
 pub use files::LogFiles;
 pub use generation::last_with_records;
 pub use handle::{LogHandle, LogRange, LogStatistics};
+pub use joined::{JoinEnd, JoinPart, JoinSummary, JoinedLog, LogFolder, LogJoinError};
 pub use names::LogNames;
 pub use node_operation::{COMPENSATES, NodeOperation};
 pub use page_change::{PageChange, PageOperation};

@@ -41,6 +41,15 @@ impl LogNames {
         format!("{}{generation:0DIGITS$X}.log", self.base)
     }
 
+    /// A generation that is being copied into the folder; no log file.
+    pub(super) fn joining(&self) -> String {
+        format!("{}join.tmp", self.base)
+    }
+
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
     pub fn checkpoint(&self) -> String {
         format!("{}.chk", self.base)
     }
@@ -52,7 +61,8 @@ impl LogNames {
 
     /// True if a file of that name belongs to the log or is kept beside it.
     pub fn owns(&self, name: &str) -> bool {
-        name == self.checkpoint() || name == self.flush_journal() || self.parse(name).is_some()
+        let beside = [self.checkpoint(), self.flush_journal(), self.joining()];
+        beside.iter().any(|known| known == name) || self.parse(name).is_some()
     }
 
     /// Parses a file name; `None` unless it is a log file of this base name.
@@ -85,7 +95,7 @@ mod tests {
         {
             assert_eq!(names.parse(other), None, "{other}");
         }
-        assert!(["E00.chk", "E00.fj", "E00tmp.log"].iter().all(|name| names.owns(name)));
+        assert!(["E00.chk", "E00.fj", "E00tmp.log", "E00join.tmp"].iter().all(|name| names.owns(name)));
         assert!(!["E01.chk", "E00.fjx", "priv1.edb"].iter().any(|name| names.owns(name)));
     }
 }

@@ -54,6 +54,8 @@ pub struct ReplayRange {
 pub struct LogReader {
     files: LogFiles,
     from: LogPosition,
+    /// Last generation to read, and its last segment unless it is read to its end.
+    last: Option<(u32, Option<u16>)>,
     loaded: Option<Generation>,
     /// Position of the next item, while a generation is loaded.
     cursor: LogPosition,
@@ -74,7 +76,17 @@ struct LongRecord {
 impl LogReader {
     /// Reads from `from`, the start or end of a record. Requires all files from its generation on.
     pub fn new(files: LogFiles, from: LogPosition) -> Self {
-        Self { files, from, loaded: None, cursor: from, end: from, long: None, generations: 0, tail: None }
+        Self {
+            files,
+            from,
+            last: None,
+            loaded: None,
+            cursor: from,
+            end: from,
+            long: None,
+            generations: 0,
+            tail: None,
+        }
     }
 
     /// Reads from the first record of the oldest generation that is connected to the newest. Fails if there
@@ -85,6 +97,17 @@ impl LogReader {
         let generation = files.oldest().or(files.newest()).unwrap_or(1);
         files.get(generation)?;
         Ok(Self::new(files, first_position(generation)))
+    }
+
+    /// Ends in `generation`, and behind a segment of it if one is given.
+    pub(super) fn ending_in(mut self, generation: u32, segment: Option<u16>) -> Self {
+        self.last = Some((generation, segment));
+        self
+    }
+
+    /// The generation that is being read.
+    pub(super) fn generation(&self) -> u32 {
+        self.cursor.generation
     }
 
     /// The next record; `None` at the end of the log. The reader must not be used after an error.
@@ -109,7 +132,13 @@ impl LogReader {
     async fn load(&mut self) -> Result<(), LogError> {
         let generation = self.cursor.generation;
         let first_needed = if generation == self.from.generation { self.cursor.segment } else { 1 };
-        self.loaded = Some(Generation::load(&self.files, generation, first_needed).await?);
+        let mut loaded = Generation::load(&self.files, generation, first_needed).await?;
+        if let Some((last, Some(segment))) = self.last
+            && last == generation
+        {
+            loaded.end_behind(segment);
+        }
+        self.loaded = Some(loaded);
         self.generations += 1;
         Ok(())
     }
@@ -169,8 +198,10 @@ impl LogReader {
             if self.end.max(first_position(generation)) != recorded || self.long.is_some() {
                 return Err(loaded.damaged(recorded.segment, Damage::WrongEnd));
             }
-            self.cursor = first_position(generation + 1);
-            return Ok(());
+            if self.last.is_none_or(|(last, _)| last > generation) {
+                self.cursor = first_position(generation + 1);
+                return Ok(());
+            }
         }
         // An unfinished record was never acknowledged.
         self.long = None;

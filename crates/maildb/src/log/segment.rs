@@ -91,6 +91,11 @@ pub fn stored_checksum(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(*field(bytes, 0))
 }
 
+/// When a segment was written.
+pub(super) fn written_at(bytes: &[u8]) -> LogTime {
+    LogTime::decode(field(bytes, 16))
+}
+
 fn verifies(bytes: &[u8], index: u16) -> bool {
     u32::from_le_bytes(*field(bytes, 36)) & FLAGS != 0
         && stored_checksum(bytes) == xe(bytes, PageNumber(index.into()), true)

@@ -19,6 +19,9 @@ mod decoders;
 /// Read-only files in memory.
 mod memory;
 
+/// Logs that are kept until they are released.
+mod kept_logs;
+
 /// Files with bytes changed at random.
 mod mutated;
 
@@ -38,6 +41,9 @@ mod hard_cases;
 
 /// A folder whose files fail on demand.
 mod hostile;
+
+/// Backups brought forward with later logs.
+mod joined_logs;
 
 /// Golden images as text.
 #[allow(dead_code)]

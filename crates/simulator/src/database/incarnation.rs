@@ -16,7 +16,7 @@ use super::{
     short_log::drop_last_record,
     violation::{GroupRunError, GroupViolation},
 };
-use maildb::{Database, DatabaseLocation, Instance, PageNumber, Table};
+use maildb::{Database, DatabaseLocation, Instance, LogRetention, PageNumber, Table};
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use verify::{
     FindingSeverity,
@@ -276,6 +276,10 @@ impl GroupFixture {
             match random.below(4) {
                 0 => open.instance.checkpoint().await?,
                 1 => self.scan_in_background(open, &mut random).await?,
+                // All that recovery does not need.
+                2 if self.plan.config.log_retention == LogRetention::UntilReleased => {
+                    open.instance.release_logs(u32::MAX).await?;
+                }
                 _ => {}
             }
         }

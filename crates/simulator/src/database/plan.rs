@@ -4,7 +4,7 @@
 //! hide where settings meet that no one would combine.
 
 use super::canary::Canary;
-use maildb::{InstanceConfig, PageSize, PageStampMode};
+use maildb::{InstanceConfig, LogRetention, PageSize, PageStampMode};
 use std::time::Duration;
 use world::{
     ByteCount, Random,
@@ -171,7 +171,10 @@ fn draw_config(random: &mut Random, page_size: PageSize) -> InstanceConfig {
     config.preread_pages = 1 << random.below(6);
     config.log_buffer = ByteCount::kib(16 << random.below(6));
     config.log_file = ByteCount(log_file_least << random.below(3));
-    config.circular_logging = random.percent(80.0);
+    config.log_retention = match random.percent(80.0) {
+        true => LogRetention::Circular,
+        false => LogRetention::UntilReleased,
+    };
     config.extension_pages = 8 << random.below(4);
     config.lazy_commit_delay = Duration::from_millis(1 << random.below(8));
     config.writes_outstanding_max = 1 << random.below(6);

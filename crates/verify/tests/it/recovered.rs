@@ -5,7 +5,7 @@ use crate::{
     ours::{Files, files_of},
     written,
 };
-use maildb::{Durability, PageSize, PageStampMode};
+use maildb::{Durability, LogRetention, PageSize, PageStampMode};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -50,7 +50,7 @@ fn dirty_copy_with_depth(databases: usize, changes: usize, depth: ByteCount) -> 
         let mut config = model::config(PageSize::Kib8, ByteCount(64 * PAGE as u64));
         config.log_file = ByteCount::kib(256);
         config.checkpoint_depth = depth;
-        config.circular_logging = false;
+        config.log_retention = LogRetention::UntilReleased;
         config.page_stamps = PageStampMode::Off;
         config.torn_page_protection = false;
         let instance = model::open(&world, folder.path(), databases, config).await;

@@ -1,9 +1,10 @@
 //! Backups of a simulated run: what is kept and deleted, and the freeze as the sessions see it.
 
-use crate::simulated::{Drive, POOLS, describe, plan, run_on};
+use crate::simulated::{Drive, POOLS, archived_logs, describe, plan, run_on};
 use protect::backup::{BackupCutter, StepError, StepResult};
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     future::ready,
     rc::Rc,
     time::Duration,
@@ -24,6 +25,8 @@ const FAILING: u32 = 3;
 thread_local! {
     /// Everything that was cut and removed, in its order.
     static JOURNAL: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// Log generations of each backup that was cut.
+    static LOGS: RefCell<Vec<BTreeSet<u32>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Pools that cut in 3 ms, except for two cuts.
@@ -57,10 +60,15 @@ impl BackupCutter for FakePools {
         Box::pin(async move {
             let span = if number == SLOW { 15_000 } else { 3 };
             world.sleep(Duration::from_millis(span)).await;
+            let logs = archived_logs().await;
             if number == FAILING {
                 return Err(StepError("as scripted".to_owned()));
             }
             JOURNAL.with_borrow_mut(|journal| journal.push(format!("+{name}")));
+            // The slow one is given up, and cut while the group works on.
+            if number != SLOW {
+                LOGS.with_borrow_mut(|all| all.push(logs));
+            }
             Ok(())
         })
     }
@@ -84,7 +92,7 @@ fn short(name: &str) -> String {
 #[test]
 fn the_oldest_backup_goes_after_a_new_one_and_failing_ones_delete_nothing() {
     POOLS.set(Some(|world| Rc::new(FakePools { world, cuts: Rc::default() })));
-    let protection = Some(ProtectionPlan { every_s: 2, keep: 2 });
+    let protection = Some(ProtectionPlan { every_s: 2, keep: 2, keeps_logs: false });
     let results = run_on(DRIVE, RunPlan { protection, ..plan(LoadPlan::Threads { per_group: 4 }, 28) }, None);
     POOLS.set(None);
 
@@ -107,4 +115,39 @@ fn the_oldest_backup_goes_after_a_new_one_and_failing_ones_delete_nothing() {
     }
     let slow = of(5).window_ms.expect("the group thawed by itself");
     assert!((9_900.0..11_000.0).contains(&slow), "commits wait no longer than the budget: {slow} ms");
+}
+
+/// Log generations of the backups of a run, each on its own.
+fn logs_of_backups(keeps_logs: bool) -> Vec<BTreeSet<u32>> {
+    POOLS.set(Some(|world| Rc::new(FakePools { world, cuts: Rc::default() })));
+    let protection = Some(ProtectionPlan { every_s: 4, keep: 2, keeps_logs });
+    let mut plan = RunPlan { protection, ..plan(LoadPlan::Threads { per_group: 4 }, 40) };
+    plan.profile.set("checkpoint_depth_bytes", "1048576").expect("a possible figure");
+    let results = run_on(DRIVE, plan, None);
+    POOLS.set(None);
+    assert_eq!(results.failures, [], "no commit fails");
+    let problems = |backup: &&BackupResults| backup.problems.iter().any(|one| one.contains("released"));
+    assert_eq!(results.backups.iter().find(problems), None, "{}", describe(&results));
+    LOGS.take()
+}
+
+#[test]
+fn kept_logs_reach_from_each_backup_to_the_next_and_circular_ones_do_not() {
+    let reaches = |pair: &[BTreeSet<u32>]| {
+        let (newest, oldest) = (pair[0].last().expect("logs"), pair[1].first().expect("logs"));
+        *oldest <= newest + 1
+    };
+    let kept = logs_of_backups(true);
+    assert!(kept.len() > 3, "{kept:?}");
+    assert!(kept.windows(2).all(reaches), "{kept:?}");
+    for logs in &kept {
+        let (first, last) = (*logs.first().expect("logs"), *logs.last().expect("logs"));
+        assert_eq!(logs.len() as u32, last - first + 1, "without a gap: {logs:?}");
+    }
+    // Logs that a backup has go, except those that recovery needs.
+    let oldest = |logs: &BTreeSet<u32>| *logs.first().expect("logs");
+    assert!(oldest(&kept[kept.len() - 1]) > oldest(&kept[1]), "{kept:?}");
+
+    let circular = logs_of_backups(false);
+    assert!(!circular.windows(2).all(reaches), "{circular:?}");
 }

@@ -1,7 +1,9 @@
 //! Runs of one group in a simulated world, for tests: minutes of storage in seconds.
 
+use maildb::log::LogFiles;
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -68,6 +70,15 @@ pub fn plan(load: LoadPlan, duration_s: u64) -> RunPlan {
         layout: None,
         protection: None,
     }
+}
+
+/// Log generations of the one group, the current one not counted.
+pub async fn archived_logs() -> BTreeSet<u32> {
+    let log = DIRECTORIES.with_borrow(|all| Rc::clone(&all.as_ref().expect("a run is under way").1));
+    let files = LogFiles::scan(&log, "E00").await.expect("the logs can be read");
+    let all: BTreeSet<u32> = files.iter().map(|file| file.header.generation).collect();
+    let newest = all.last().copied();
+    all.into_iter().filter(|&generation| Some(generation) != newest).collect()
 }
 
 /// Runs `plan` with its database on `drive` and its log on a fast one; stops it after `stop_after` trials.

@@ -308,7 +308,16 @@ impl BlockDevice for FileHandle {
 }
 
 impl Resizable for FileHandle {
-    fn resize(&self, _size: ByteCount) -> LocalFuture<IoResult<()>> {
-        unreachable!("files in this folder keep their size")
+    fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
+        let length = size.0 as usize;
+        let file = &mut self.folder.0.borrow_mut().files[self.number];
+        file.content.resize(length, 0);
+        file.stable.resize(length, 0);
+        file.unstable.retain(|(sector, _)| (sector + 1) * SECTOR <= length);
+        let pause = self.world.sleep(LATENCY);
+        Box::pin(async move {
+            pause.await;
+            Ok(())
+        })
     }
 }

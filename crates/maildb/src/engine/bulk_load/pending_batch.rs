@@ -87,6 +87,8 @@ impl PendingBatch {
                 core.database(database).pages = pages;
                 let record = LogRecord::ExtendDatabase { dbid: database.log_id(), pages };
                 on_link.iter_mut().for_each(|on_link| on_link(batch.rows));
+                // Twice: so a joined log shows that it lacks pages ([`crate::log::joined`]).
+                log.append(&record);
                 Ok(log.append(&record).end)
             })
             .await?;

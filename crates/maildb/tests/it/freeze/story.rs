@@ -6,7 +6,7 @@ use crate::{
     simulated::{DATABASE, SimulatedDrive, open, read_all},
 };
 use maildb::{
-    Error, FrozenGroup, Instance, InstanceConfig, PageSize,
+    Error, FrozenGroup, Instance, InstanceConfig, LogRetention, PageSize,
     format::header::read_header,
     log::{LogFiles, LogReader},
 };
@@ -65,7 +65,10 @@ impl Story {
         config.log_buffer = ByteCount::kib(64 << random.below(3));
         config.extension_pages = 32;
         config.writes_outstanding_max = 1 + random.below(8) as usize;
-        config.circular_logging = random.percent(50.0);
+        config.log_retention = match random.percent(50.0) {
+            true => LogRetention::Circular,
+            false => LogRetention::UntilReleased,
+        };
         let drive = Rc::clone(&disk.drive);
         let (load, cuts, is_frozen, may_fail) = Default::default();
         Self { seed, disk, config, scene: Scene { drive, load, cuts, is_frozen, may_fail } }

@@ -69,7 +69,12 @@ impl RunPlan {
         let loaded_s = search_s + further_holds_s + self.duration_s;
         let cache = groups * self.cache_bytes_per_group;
         let sequential = guess.sequential_bytes_per_second.max(1);
-        let log_space_per_group = 2 * self.profile.checkpoint_depth().0 + 10 * self.profile.log_file().0;
+        // Logs that stay do so from one backup to the next, which may be late.
+        let kept_s = self.protection.filter(|plan| plan.keeps_logs).map_or(0, |plan| 2 * plan.every_s);
+        let logged_per_second = run_iops / groups.max(1) * (record + 512);
+        let log_space_per_group = 2 * self.profile.checkpoint_depth().0
+            + 10 * self.profile.log_file().0
+            + logged_per_second.saturating_mul(kept_s);
         let kept = u64::from(self.profile.page_stamps() != PageStampMode::Off) * databases;
         let pages_max = self.database_bytes_max / page;
         let stamps_space = kept * maildb::stamps::space_max(pages_max).0;
@@ -97,7 +102,7 @@ impl RunPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::plan::tests::sample_plan;
+    use crate::database::plan::{protection::ProtectionPlan, tests::sample_plan};
 
     #[test]
     fn an_estimate_bounds_space_and_memory() {
@@ -109,6 +114,21 @@ mod tests {
         assert!(estimate.memory.0 > 256 << 20 && estimate.memory.0 < 1200 << 20, "{}", estimate.memory);
         assert_eq!(estimate.measure_s, 7200);
         assert!(estimate.create_s > 2700, "277 GB at 100 MB/s: {}", estimate.create_s);
+    }
+
+    #[test]
+    fn logs_that_stay_take_the_room_of_two_intervals() {
+        let (mut plan, guess) =
+            (sample_plan(), SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 300 });
+        let circular = plan.estimate(guess).log_space;
+        plan.protection = Some(ProtectionPlan { every_s: 10, keep: 3, keeps_logs: false });
+        assert_eq!(plan.estimate(guess).log_space, circular);
+        plan.protection = Some(ProtectionPlan { every_s: 10, keep: 3, keeps_logs: true });
+        let record = plan.profile.record_bytes() as u64 + 512;
+        let iops = plan.load.target_iops().map_or(300, |target| target.ceil() as u64);
+        let groups = u64::from(plan.groups);
+        let kept = iops / groups * record * 20 * groups;
+        assert_eq!(plan.estimate(guess).log_space.0, circular.0 + kept);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use crate::{
     database::{
         measure::pools::{PoolFacts, PoolSet},
-        plan::RunPlan,
+        plan::{RunPlan, protection::ProtectionPlan},
         record::RunEvent,
         results::test_log::Phase,
         run::progress::{GroupProgress, PhaseWork, RunState},
     },
     meter::{Meter, SlowTally},
 };
+use protect::backup::BackupCutter;
 use std::rc::Rc;
 use world::World;
 
@@ -56,6 +57,11 @@ impl GroupContext {
 
     pub(super) fn pool_facts(&self) -> Vec<PoolFacts> {
         self.pools.as_ref().map(|pools| pools.facts()).unwrap_or_default()
+    }
+
+    /// The plan of backups, and what cuts them; `None` if there are none on this storage.
+    pub(super) fn backup_cutter(&self) -> Option<(ProtectionPlan, Rc<dyn BackupCutter>)> {
+        self.plan.protection.zip(self.pools.as_ref()?.cutter())
     }
 
     /// Slow operations of all volumes.

@@ -17,7 +17,7 @@ use crate::{
     meter::{Meter, MeteredDirectory, VolumeRole},
     verdict::limits::WatchLimits,
 };
-use maildb::{DatabaseLocation, Instance, InstanceConfig, log::LogNames};
+use maildb::{DatabaseLocation, Instance, InstanceConfig, LogRetention, log::LogNames};
 use report::prose::counted;
 use std::rc::Rc;
 use world::{ByteCount, Directory, IoResult, World};
@@ -74,7 +74,9 @@ impl GroupFiles {
     pub(super) async fn open(&self) -> Result<Instance, Error> {
         let profile = &self.context.plan.profile;
         let (start_flush_percent, stop_flush_percent) = profile.flush_thresholds_percent();
+        let keeps_logs = self.context.backup_cutter().is_some_and(|(plan, _)| plan.keeps_logs);
         let config = InstanceConfig {
+            log_retention: if keeps_logs { LogRetention::UntilReleased } else { LogRetention::Circular },
             base_name: self.base_name(),
             start_flush_percent,
             stop_flush_percent,

@@ -38,21 +38,23 @@ impl RunningProtection {
         load: &Rc<SessionContext>,
         instance: &Instance,
     ) -> Option<Self> {
-        let plan = context.plan.protection?;
-        let cutter = context.pools.as_ref()?.cutter()?;
+        let (plan, cutter) = context.backup_cutter()?;
         let stops = Rc::<Cell<bool>>::default();
         let group = FrozenSessions {
             name: format!("storage group {}", context.number + 1),
             freezer: instance.freezer(),
             frozen: Rc::default(),
+            generation: Rc::default(),
             load: Rc::clone(load),
         };
+        let logs = KeptLogs { freezer: instance.freezer(), frozen_at: Rc::clone(&group.generation) };
         let keeper = BackupKeeper {
             context: context.clone(),
             load: Rc::clone(load),
             plan,
             set: BackupSet { things: vec![Rc::new(group)], cutter: Rc::clone(&cutter) },
             cutter,
+            logs: plan.keeps_logs.then_some(logs),
             stops: Rc::clone(&stops),
             began: context.world.now(),
             kept: VecDeque::new(),
@@ -69,12 +71,30 @@ impl RunningProtection {
     }
 }
 
+/// Log generations that stay until a backup has them.
+struct KeptLogs {
+    freezer: GroupFreezer,
+    /// The generation that began with the last freeze: a backup has all before it.
+    frozen_at: Rc<Cell<Option<u32>>>,
+}
+
+impl KeptLogs {
+    async fn release(&self) -> maildb::Result<()> {
+        match self.frozen_at.take() {
+            Some(generation) => self.freezer.release_logs(generation).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 struct BackupKeeper {
     context: GroupContext,
     load: Rc<SessionContext>,
     plan: ProtectionPlan,
     set: BackupSet,
     cutter: Rc<dyn BackupCutter>,
+    /// `None` if logs go with the checkpoint.
+    logs: Option<KeptLogs>,
     stops: Rc<Cell<bool>>,
     began: Moment,
     /// Names of the backups that are there, oldest first.
@@ -115,6 +135,13 @@ impl BackupKeeper {
                     Err(error) => problems.push(format!("{oldest} was not removed: {error}")),
                 }
             }
+        }
+        // Of others it is not known that they have all logs before the freeze.
+        if let Some(logs) = &self.logs
+            && outcome.label == Some(BackupLabel::Application)
+            && let Err(problem) = logs.release().await
+        {
+            problems.push(format!("its logs were not released: {problem}"));
         }
         let freeze = outcome.freeze_began.zip(outcome.thawed).map(|(began, thawed)| thawed.since(began));
         let milliseconds = |span: Duration| span.as_secs_f64() * 1e3;
@@ -164,6 +191,8 @@ struct FrozenSessions {
     name: String,
     freezer: GroupFreezer,
     frozen: Rc<RefCell<Option<FrozenGroup>>>,
+    /// The log generation that began with the last freeze.
+    generation: Rc<Cell<Option<u32>>>,
     load: Rc<SessionContext>,
 }
 
@@ -183,10 +212,12 @@ impl Freezable for FrozenSessions {
 
     fn freeze(&self, deadline: Moment) -> LocalFuture<StepResult> {
         let (freezer, slot) = (self.freezer.clone(), Rc::clone(&self.frozen));
-        let load = Rc::clone(&self.load);
+        let (load, generation) = (Rc::clone(&self.load), Rc::clone(&self.generation));
         Box::pin(async move {
+            generation.set(None);
             let frozen = freezer.freeze(deadline).await.map_err(|error| StepError(error.to_string()))?;
             load.gap.begin();
+            generation.set(Some(frozen.generation()));
             *slot.borrow_mut() = Some(frozen);
             Ok(())
         })
