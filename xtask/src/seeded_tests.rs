@@ -1,46 +1,80 @@
-//! Scenarios that live in a test program, with more seeds than the tests run.
+//! Scenarios that live in test programs, with more seeds than the tests run.
 //!
 //! They lie with the tests of their rooms, because they need what other tests there use, and this package links none of
-//! the rooms. A test reads the first seed from `SPINDLE_SEED`, their number from `SPINDLE_SEEDS`, and prints the line
-//! `SPINDLE_SEED=N` before each.
+//! the rooms. A scenario has one or more tests. A test reads the first seed from `SPINDLE_SEED`, their number from
+//! `SPINDLE_SEEDS`, and prints the line `SPINDLE_SEED=N` before each; one whose seeds take long may run some of them alone.
 
 use crate::test_build::{TestBuild, TestProgram};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use std::{
     ffi::OsString,
+    thread,
     time::{Duration, Instant},
 };
 
 /// Before each seed a test prints this, and its number.
 const SEED_LINE: &str = "SPINDLE_SEED=";
 
-/// A scenario, and its test.
+/// A scenario, and its tests, each of which runs every seed.
 struct Scenario {
     name: &'static str,
-    /// The room whose test program has it.
-    room: &'static str,
-    test: &'static str,
+    tests: &'static [SeededTest],
 }
 
-const SCENARIOS: [Scenario; 2] = [
+/// A test of the integration tests of a room.
+struct SeededTest {
+    room: &'static str,
+    name: &'static str,
+}
+
+const PROTECT: Scenario = Scenario {
+    name: "protect",
+    tests: &[
+        SeededTest { room: "protect", name: "seeded::each_seed_keeps_every_promise_of_backups" },
+        SeededTest {
+            room: "maildb",
+            name: "freeze::a_cut_of_a_frozen_group_opens_to_exactly_what_was_answered",
+        },
+        SeededTest {
+            room: "vault",
+            name: "simulated::every_copy_has_the_bytes_of_its_backup_whatever_happens_to_the_store",
+        },
+        SeededTest {
+            room: "control",
+            name: "kept_sets::whatever_crashes_each_backup_is_there_or_was_deleted_by_name",
+        },
+        SeededTest {
+            room: "control",
+            name: "set_contents::each_application_backup_has_what_was_answered_at_its_freeze_whatever_crashes",
+        },
+    ],
+};
+
+const SCENARIOS: [Scenario; 3] = [
     Scenario {
         name: "replication",
-        room: "replication",
-        test: "lives::two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end",
+        tests: &[SeededTest {
+            room: "replication",
+            name: "lives::two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end",
+        }],
     },
     Scenario {
         name: "sites",
-        room: "control",
-        test: "dr_crashes::two_sites_keep_what_hosts_were_answered_whatever_is_asked_and_whatever_crashes",
+        tests: &[SeededTest {
+            room: "control",
+            name: "dr_crashes::two_sites_keep_what_hosts_were_answered_whatever_is_asked_and_whatever_crashes",
+        }],
     },
+    PROTECT,
 ];
 
 /// Seeds of a scenario.
 #[derive(Parser)]
 #[command(name = "cargo xtask sim", bin_name = "cargo xtask sim")]
 struct SeedOptions {
-    /// The flows of DR groups between two sites (replication), or two whole servers with their groups (sites)
+    /// The flows of DR groups between two sites (replication), two whole servers with their groups (sites), or backups with
+    /// their freezes, catalogues, verifications, copies and restores (protect)
     scenario: String,
     /// Number of seeds
     #[arg(long, default_value_t = 1000)]
@@ -70,17 +104,32 @@ pub fn run(arguments: &[OsString]) -> Result<()> {
     let options = SeedOptions::parse_from(std::iter::once(&program).chain(arguments));
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == options.scenario);
     let scenario = scenario.context("the scenario was looked up")?;
-    let build = TestBuild::run()?;
-    let mut programs = build.tests.iter().filter(|program| program.room() == scenario.room);
-    // Beside the unit tests of the room.
-    let program = programs.find(|program| is_integration(program)).context("the room has no test program")?;
+    run_seeds(&TestBuild::run()?, scenario, &options)
+}
+
+/// Runs as many of the seeds of backups as a full run of the tests has time for.
+pub fn run_protect(build: &TestBuild, seeds: u64, minutes: u64) -> Result<()> {
+    let options = SeedOptions {
+        scenario: PROTECT.name.to_owned(),
+        seeds,
+        from: 0,
+        minutes: Some(minutes),
+        tell: false,
+        keep_going: false,
+    };
+    run_seeds(build, &PROTECT, &options)
+}
+
+fn run_seeds(build: &TestBuild, scenario: &Scenario, options: &SeedOptions) -> Result<()> {
+    let tests = scenario.tests.iter().map(|test| Ok((program_of(build, test)?, test)));
+    let tests = tests.collect::<Result<Vec<_>>>()?;
     let begun = Instant::now();
     let is_time_up = || options.minutes.is_some_and(|most| begun.elapsed() > Duration::from_secs(60 * most));
     let step = (options.seeds / 20).clamp(1, 100);
     let (mut done, mut failures) = (0, 0_u64);
     while done < options.seeds && !is_time_up() {
         let count = step.min(options.seeds - done);
-        match run_some(program, scenario, (options.from + done, count), options.tell)? {
+        match run_some(&tests, (options.from + done, count), options.tell)? {
             None => done += count,
             Some(Failure { seed, output }) => {
                 let replay = format!("cargo xtask sim {} --from {seed} --seeds 1", scenario.name);
@@ -102,6 +151,14 @@ pub fn run(arguments: &[OsString]) -> Result<()> {
     Ok(())
 }
 
+/// The integration tests of the room, which lie beside its unit tests.
+fn program_of<'b>(build: &'b TestBuild, test: &SeededTest) -> Result<&'b TestProgram> {
+    let mut programs = build.tests.iter().filter(|program| program.room() == test.room);
+    programs
+        .find(|program| is_integration(program))
+        .with_context(|| format!("{} has no test program", test.room))
+}
+
 fn is_integration(program: &TestProgram) -> bool {
     let name = program.executable.file_name().map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| name.starts_with("it-"))
@@ -114,14 +171,30 @@ struct Failure {
     output: String,
 }
 
+/// Runs some seeds of all tests; of the failures the one with the lowest seed.
 fn run_some(
+    tests: &[(&TestProgram, &SeededTest)],
+    (first, count): (u64, u64),
+    tells: bool,
+) -> Result<Option<Failure>> {
+    let ends: Result<Vec<_>> = thread::scope(|scope| {
+        let running = tests
+            .iter()
+            .map(|(program, test)| scope.spawn(move || run_test(program, test, (first, count), tells)));
+        let running: Vec<_> = running.collect();
+        running.into_iter().map(|one| one.join().expect("it does not panic")).collect()
+    });
+    Ok(ends?.into_iter().flatten().min_by_key(|failure| failure.seed))
+}
+
+fn run_test(
     program: &TestProgram,
-    scenario: &Scenario,
+    test: &SeededTest,
     (first, count): (u64, u64),
     tells: bool,
 ) -> Result<Option<Failure>> {
     let mut command = program.command();
-    command.args([scenario.test, "--exact", "--nocapture"]);
+    command.args([test.name, "--exact", "--nocapture"]);
     command
         .env_remove("SPINDLE_FULL")
         .env("SPINDLE_SEED", first.to_string())
@@ -129,7 +202,7 @@ fn run_some(
     let result = command.output().with_context(|| format!("cannot start {:?}", program.executable))?;
     let printed = String::from_utf8_lossy(&result.stdout);
     if !printed.contains(SEED_LINE) {
-        bail!("{} is no test of {} any more", scenario.test, scenario.room);
+        bail!("{} is no test of {} any more", test.name, test.room);
     }
     if tells {
         println!("{printed}");
@@ -160,11 +233,13 @@ mod tests {
 
     #[test]
     fn the_tests_of_all_scenarios_are_there() {
-        for scenario in &SCENARIOS {
-            let (file, test) = scenario.test.split_once("::").unwrap();
-            let path = format!("crates/{}/tests/it/{file}.rs", scenario.room);
-            let text = std::fs::read_to_string(crate::step::workspace_root().join(path)).unwrap();
-            assert!(text.contains(&format!("fn {test}()")), "{}", scenario.test);
+        for test in SCENARIOS.iter().flat_map(|scenario| scenario.tests) {
+            let (module, function) = test.name.split_once("::").unwrap();
+            let folder = crate::step::workspace_root().join(format!("crates/{}/tests/it", test.room));
+            let file = [format!("{module}.rs"), format!("{module}/mod.rs")].map(|file| folder.join(file));
+            let file = file.iter().find(|file| file.exists()).unwrap();
+            let text = std::fs::read_to_string(file).unwrap();
+            assert!(text.contains(&format!("fn {function}()")), "{}", test.name);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The simulator is a program of its own (`crates/simulator`), because this package links none of the rooms.
 //! It says how far it is; a failure prints the seed, what happened, and the one command that does it again. Scenarios of
-//! several sites are tests of their rooms ([`seeded_tests`]), run with the same options.
+//! several sites, and of backups, are tests of their rooms ([`seeded_tests`]), run with the same options.
 
 use crate::{seeded_tests, step};
 use anyhow::Result;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 /// SimOptions of `cargo xtask sim`.
 #[derive(clap::Args)]
 pub(crate) struct SimOptions {
-    /// The room (`maildb`, `array`, `cuts`) or scenario (`replication`, `sites`) and its options; `maildb --help` lists them
+    /// The room (`maildb`, `array`, `cuts`) or scenario (`replication`, `sites`, `protect`) and its options; `maildb --help` lists them
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

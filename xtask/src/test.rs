@@ -17,6 +17,7 @@
 use crate::{
     budget::RoomTimes,
     judges::{self, Judges},
+    seeded_tests,
     status::{self, FullRun},
     step,
     test_build::TestBuild,
@@ -31,6 +32,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+/// Seeds of backups in a full run, as far as these minutes go.
+const BACKUP_SEEDS: u64 = 10_000;
+const BACKUP_MINUTES: u64 = 10;
 
 /// Time limit of one pass on two cores.
 const TIME_LIMIT: Duration = Duration::from_secs(12 * 60);
@@ -81,6 +86,9 @@ pub fn run(options: &TestOptions) -> Result<()> {
     examples.args(["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"]);
     tell(examples.args(only));
     run_counted("examples of the documentation", &mut examples, &mut tally)?;
+    if options.full && only.is_none() {
+        run_seeds_of_backups(&build, &mut tally);
+    }
     let took = start.elapsed();
 
     if options.full && options.only.is_none() {
@@ -105,6 +113,15 @@ pub fn run(options: &TestOptions) -> Result<()> {
         bail!("{} failed", tally.failed);
     }
     Ok(())
+}
+
+/// A seed that fails counts as a failed test.
+fn run_seeds_of_backups(build: &TestBuild, tally: &mut Tally) {
+    println!("== seeds of backups");
+    if let Err(error) = seeded_tests::run_protect(build, BACKUP_SEEDS, BACKUP_MINUTES) {
+        println!("{error:#}");
+        tally.failed += 1;
+    }
 }
 
 /// Arguments that set the threads of a room's tests: those of the program wait for programs that they started more than

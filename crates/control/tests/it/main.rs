@@ -34,6 +34,7 @@ mod row_crashes;
 mod schedules;
 mod served_changes;
 mod served_drives;
+mod set_contents;
 mod sim_schedules;
 mod sim_site;
 mod simulated;

@@ -11,3 +11,6 @@ mod kept_sets;
 
 /// Backups of this machine's filesystems.
 mod real;
+
+/// All of these by one seed.
+mod seeded;

@@ -231,9 +231,19 @@ fn judge(seed: u64) -> Result<(), String> {
     sim::run(seed, run).0
 }
 
+/// The seeds that the environment names (`cargo xtask sim protect`), or `few`.
+fn seeds(few: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    match number("SPINDLE_SEED") {
+        Some(first) => first..first + number("SPINDLE_SEEDS").unwrap_or(1),
+        None => 0..few,
+    }
+}
+
 #[test]
 fn every_copy_has_the_bytes_of_its_backup_whatever_happens_to_the_store() {
-    for seed in 0..40 {
+    for seed in seeds(40) {
+        println!("SPINDLE_SEED={seed}");
         judge(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }

@@ -167,7 +167,7 @@ impl Application {
     }
 }
 
-fn backup(seed: u64) -> Option<BackupLabel> {
+pub fn backup(seed: u64) -> Option<BackupLabel> {
     let mut simulation = Simulation::new(seed);
     let limits = SimLimits { span: Duration::from_secs(600), ..SimLimits::generous() };
     simulation.run(limits, take).completed()

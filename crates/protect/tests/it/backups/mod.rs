@@ -3,9 +3,9 @@
 
 mod fakes;
 /// Applications behind hooks.
-mod hooked;
+pub mod hooked;
 /// Frozen filesystems.
-mod mounted;
+pub mod mounted;
 
 use fakes::{CutterScript, FakeApplication, FakeCutter, Journal, Step};
 use protect::{
@@ -28,7 +28,7 @@ use world::{
 const BUDGET: Duration = Duration::from_secs(10);
 
 /// Takes one backup; returns its label.
-fn backup(seed: u64) -> Option<BackupLabel> {
+pub fn backup(seed: u64) -> Option<BackupLabel> {
     let mut simulation = Simulation::new(seed);
     let limits = SimLimits { span: Duration::from_secs(600), ..SimLimits::generous() };
     simulation.run(limits, take).completed()

@@ -85,7 +85,7 @@ impl FreezableMount for FakeMount {
     }
 }
 
-fn backup(seed: u64) -> Option<BackupLabel> {
+pub fn backup(seed: u64) -> Option<BackupLabel> {
     let mut simulation = Simulation::new(seed);
     let limits = SimLimits { span: Duration::from_secs(600), ..SimLimits::generous() };
     simulation.run(limits, take).completed()

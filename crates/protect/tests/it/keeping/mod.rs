@@ -22,13 +22,7 @@ fn every_planted_bug_of_keeping_is_noticed() {
     // The others need a whole keeper: see `kept_sets`.
     for bug in KeepingBug::ALL.into_iter().filter(|bug| !bug.is_of_keepers()) {
         let fails = |seed: &u64| {
-            let check = || {
-                slot_rules::check_seed(*seed);
-                retention_rules::check_seed(*seed);
-                set_history::check_seed(*seed);
-                catalogue_file::check_seed(*seed);
-            };
-            with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(check)).is_err())
+            with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(|| check_seed(*seed))).is_err())
         };
         match (0..SEEDS_OF_BUGS).find(fails) {
             Some(seed) => println!("note: {bug:?} was noticed by seed {seed}"),
@@ -36,6 +30,14 @@ fn every_planted_bug_of_keeping_is_noticed() {
         }
     }
     assert!(escaped.is_empty(), "nothing noticed {escaped:?}");
+}
+
+/// One seed of rules, histories and catalogues.
+pub fn check_seed(seed: u64) {
+    slot_rules::check_seed(seed);
+    retention_rules::check_seed(seed);
+    set_history::check_seed(seed);
+    catalogue_file::check_seed(seed);
 }
 
 /// Seeds of a test; ten times as many with `cargo xtask test --full`.

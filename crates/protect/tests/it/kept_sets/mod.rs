@@ -322,7 +322,7 @@ fn kind_of(text: &str) -> &'static str {
 }
 
 /// One history; the kinds of notices that were heard in it.
-fn check_seed(seed: u64) -> BTreeSet<&'static str> {
+pub fn check_seed(seed: u64) -> BTreeSet<&'static str> {
     let mut simulation = Simulation::new(seed);
     let mut random = simulation.random("history");
     let history = Rc::new(History::new(seed, &mut random));
