@@ -229,7 +229,8 @@ impl Site {
                 "{volume} has {head:?}, answered was {:?}",
                 self.ledger.head.get()
             );
-            for (left, contents) in self.left.borrow().clone() {
+            let all_left = self.left.borrow().clone();
+            for (left, contents) in all_left {
                 let device =
                     VolumeDevice(pools[pool].volume(left[index]).expect("a head that was left is there"));
                 assert_eq!(contents_of(&device).await, contents, "a head that was left");
