@@ -33,7 +33,7 @@ pub struct MaildirWriter {
 }
 
 impl MaildirWriter {
-    /// Whether [`Self::open`] would take `folder`. Nothing is changed.
+    /// Refuses a folder that [`Self::open`] would not take. Nothing is changed.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 use crate::{
     judged_exports::until,
     line_relay::LineRelay,
-    spindle::{ProgramOutput, json_of},
+    spindle::{ProgramOutput, is_full_run, json_of},
     two_sites::{EXPORT, Site, VOLUME, has_clients},
 };
 use serde_json::Value;
@@ -136,15 +136,17 @@ fn a_long_line_and_a_slow_one_are_found() {
     assert_eq!((code, broken(&answer)), (1, vec!["round-trip", "link-redundant"]), "{answer}");
     assert!(answer["findings"][0]["places"][0].as_str().unwrap().contains("8 storage groups bear 8"));
 
+    // 40 Mb/s, as far as a busy machine passes them on.
     line.set(Duration::from_micros(500), Some(5_000_000));
+    let expected = if is_full_run("the exact rate of a slow line") { 36.0..44.0 } else { 20.0..44.0 };
     let plan = "# of the plan\n[replication]\nkind = 'synchronous'\nlink = 'far'\nwrite_history_gb = 10\n\
-                change_gb_per_hour = 2\noutage_hours = 4\n[[link]]\nname = 'far'\nneeded_mbit = 30\nrtt_ms = 3 # promised\n";
+                change_gb_per_hour = 2\noutage_hours = 4\n[[link]]\nname = 'far'\nneeded_mbit = 15\nrtt_ms = 3 # promised\n";
     denver.bench.make_file("plan.toml", plan.as_bytes());
     let is_found = |answer: &Value| {
         let figures = &answer["test"]["paths"][0]["figures"];
         let rates = [&figures["sent"], &figures["received"]];
         let rates = rates.map(|rate| [&rate["one_mbit"], &rate["all_mbit"]]).concat();
-        rates.iter().all(|rate| (rate.as_f64().unwrap() / 40.0 - 1.0).abs() < 0.1)
+        rates.iter().all(|rate| expected.contains(&rate.as_f64().unwrap()))
     };
     let options = "boston --write plan.toml --seconds 3";
     let (answer, code) = tested_until(&denver, options, |answer| is_found(answer) && answer["fits"] == true);

@@ -84,7 +84,7 @@ impl Generation {
         self.recorded_end = None;
     }
 
-    /// When a valid segment was written.
+    /// Time at which a valid segment was written.
     pub(super) fn time_of(&self, index: u16) -> LogTime {
         written_at(self.segment(index))
     }

@@ -91,7 +91,7 @@ pub fn stored_checksum(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(*field(bytes, 0))
 }
 
-/// When a segment was written.
+/// Time at which a segment was written.
 pub(super) fn written_at(bytes: &[u8]) -> LogTime {
     LogTime::decode(field(bytes, 16))
 }

@@ -23,7 +23,7 @@ pub const BLOCKS: usize = 16;
 /// Number of the last commit of each block.
 pub type Contents = [u64; BLOCKS];
 
-/// What was answered, which no crash takes back.
+/// The answered writes, which no crash takes back.
 #[derive(Default)]
 pub struct Ledger {
     /// Contents after the last commit that was answered.

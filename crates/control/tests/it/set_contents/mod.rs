@@ -220,7 +220,7 @@ impl Site {
         *self.restore.borrow_mut() = None;
     }
 
-    /// What was answered is there, and every head that a restore left.
+    /// All that was answered is there, and every head that a restore left.
     async fn expect_heads(&self, pools: &OpenPools) {
         for (index, (pool, volume)) in VOLUMES.into_iter().enumerate() {
             let head = contents_of(&VolumeDevice(pools[pool].volume(volume).expect("it is there"))).await;

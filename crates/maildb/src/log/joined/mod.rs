@@ -74,7 +74,7 @@ pub struct JoinSummary {
     pub base_end: LogPosition,
     /// End of the chain; `base_end` if nothing is joined.
     pub end: LogPosition,
-    /// When the last of its records were written (UTC).
+    /// Time (UTC) at which the last of its records were written.
     pub time: LogTime,
     /// Generations that the base lacks in whole or in part, oldest first.
     pub parts: Vec<JoinPart>,

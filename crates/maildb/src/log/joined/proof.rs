@@ -101,7 +101,7 @@ async fn own_end(base: &LogCopy, start: LogPosition) -> Result<(LogPosition, Log
     Ok((end, time))
 }
 
-/// When the last records before `end` were written.
+/// Time at which the last records before `end` were written.
 async fn time_in(files: &LogFiles, end: LogPosition) -> Result<LogTime, LogError> {
     let generation = Generation::load(files, end.generation, 1).await?;
     let last = last_with_records(end);
