@@ -15,7 +15,7 @@
 //!    and the one before were created, where the one before ended, and the XOR of its checksums.
 //! 2. The newest generation of a folder was still being written there. Its records begin the same generation in
 //!    the other folders, byte for byte.
-//! 3. Each generation follows the one before, as in any log ([`super::generation`]).
+//! 3. Each generation follows the one before, as in any log (rule 4 of [`crate::log`]).
 //!
 //! # Killed while joining
 //!
