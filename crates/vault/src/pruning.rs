@@ -26,7 +26,7 @@ use std::{
 };
 use world::{IoErrorKind, Job};
 
-/// Share of bytes without use that stays, in percent of all: packs with more of them are written anew first (restic's default).
+/// Share of bytes without use that stays, in percent of all: packs with more of them are written again first (restic's default).
 const UNUSED_PERCENT_MAX: u64 = 5;
 
 /// The result of a prune.
@@ -34,11 +34,11 @@ const UNUSED_PERCENT_MAX: u64 = 5;
 pub struct PruneOutcome {
     pub snapshots: usize,
     pub packs_before: usize,
-    /// Packs that are gone, those included whose used part was written anew.
+    /// Packs that are gone, those included whose used part was written again.
     pub packs_removed: usize,
     /// Bytes of those packs.
     pub removed_bytes: u64,
-    /// Bytes written anew.
+    /// Bytes written again.
     pub stored_bytes: u64,
     /// Bytes without use in the packs that stay.
     pub unused_bytes: u64,
@@ -51,7 +51,7 @@ struct PackUse {
     unused_bytes: u64,
 }
 
-/// Removes what no snapshot refers to. `job` counts the bytes to be written anew.
+/// Removes what no snapshot refers to. `job` counts the bytes to be written again.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ impl Prune<'_> {
         if planted::is(VaultBug::PacksBeforeIndex) {
             self.delete_packs(&old).await?;
         }
-        outcome.stored_bytes = self.write_anew(&old).await?;
+        outcome.stored_bytes = self.write_again(&old).await?;
         let kept_packs: Vec<IndexedPack> = kept.iter().map(|one| one.pack.clone()).collect();
         write_index_of(self.repository, &kept_packs).await?;
         for file in &old_indexes {
@@ -147,7 +147,7 @@ impl Prune<'_> {
     }
 
     /// Writes what is in use of packs that go into new ones. Returns the bytes that were stored.
-    async fn write_anew(&self, old: &[PackUse]) -> VaultResult<u64> {
+    async fn write_again(&self, old: &[PackUse]) -> VaultResult<u64> {
         if planted::is(VaultBug::PrunesPartlyUsed) {
             return Ok(0);
         }

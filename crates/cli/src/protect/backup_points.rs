@@ -136,3 +136,11 @@ impl PointsOfBackup {
         }
     }
 }
+
+/// `SET`, or `SET@BACKUP` by number or name.
+pub fn set_and_backup(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('@') {
+        Some((set, backup)) => (set, Some(backup)),
+        None => (text, None),
+    }
+}

@@ -9,7 +9,10 @@ use super::backup_databases::{MailDatabases, NamedDatabase};
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    protect::{backup_points::SetPoints, report_set::since},
+    protect::{
+        backup_points::{SetPoints, set_and_backup},
+        report_set::since,
+    },
     server::place::ServerPlace,
 };
 use clap::Args;
@@ -98,10 +101,7 @@ pub async fn fetch(
 ) -> Result<ExitStatus, Refusal> {
     let since = arguments.since.as_deref().map(|text| since(text, UnixSecond(world.wall().seconds)));
     let since = since.transpose()?;
-    let (set, number) = match arguments.backup.split_once('@') {
-        Some((set, number)) => (set, Some(number)),
-        None => (arguments.backup.as_str(), None),
-    };
+    let (set, number) = set_and_backup(&arguments.backup);
     let server = place.connection(world)?;
     let known = SetPoints::ask(&server, set).await?;
     let backup = known.meant(number)?;

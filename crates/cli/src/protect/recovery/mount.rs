@@ -5,13 +5,16 @@ use super::{
     images::{ImageNames, files_of, reach},
     keeper::{EndSignal, OpeningEnd, OpeningKeeper},
     on_server,
-    place::{absolute, opening_folder, refused, server_words, set_and_backup, who},
+    place::{absolute, opening_folder, refused, server_words, who},
     taking_away::clean_up,
 };
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    protect::{backup_points::SetPoints, restore::points_to_restore},
+    protect::{
+        backup_points::{SetPoints, set_and_backup},
+        restore::points_to_restore,
+    },
     server::place::ServerPlace,
 };
 use recovery::{

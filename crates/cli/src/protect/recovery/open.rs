@@ -6,13 +6,17 @@ use super::{
     keeper::{EndSignal, OpeningKeeper},
     mount::check_empty,
     on_server::{self, VolumeNames},
-    place::{absolute, opening_folder, refused, server_words, set_and_backup, who},
+    place::{absolute, opening_folder, refused, server_words, who},
     taking_away::{clean_up, host_mounts},
 };
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    protect::{backup_points::SetPoints, restore::points_to_restore, temporary_clones},
+    protect::{
+        backup_points::{SetPoints, set_and_backup},
+        restore::points_to_restore,
+        temporary_clones,
+    },
     server::{connection::ServerConnection, place::ServerPlace},
 };
 use recovery::{

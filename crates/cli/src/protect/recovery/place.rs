@@ -48,14 +48,6 @@ pub(super) fn who() -> String {
     format!("{user} (process {})", std::process::id())
 }
 
-/// `SET`, or `SET@BACKUP` by number or name.
-pub(super) fn set_and_backup(text: &str) -> (&str, Option<&str>) {
-    match text.split_once('@') {
-        Some((set, backup)) => (set, Some(backup)),
-        None => (text, None),
-    }
-}
-
 /// A server as a file remembers it, with paths that hold from any folder.
 pub(super) fn server_words(place: &ServerPlace) -> Result<OpeningServer, Refusal> {
     let whole = |path: &Option<PathBuf>| -> Result<Option<PathBuf>, Refusal> {

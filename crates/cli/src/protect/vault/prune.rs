@@ -14,7 +14,7 @@ struct PruneAnswer {
     snapshots: usize,
     packs_removed: usize,
     removed_bytes: u64,
-    /// Written anew, of packs that were needed in part.
+    /// Written again, of packs that were needed in part.
     stored_bytes: u64,
     /// Left without use.
     unused_bytes: u64,
@@ -33,7 +33,7 @@ pub async fn run(
     let outcome = pruned.map_err(|error| vault.refused(&error))?;
     let PruneOutcome { snapshots, packs_removed, removed_bytes, stored_bytes, unused_bytes, .. } = outcome;
     console.say(&format!(
-        "{}: {snapshots} snapshots; {} removed, {} of it written anew, {} left without use",
+        "{}: {snapshots} snapshots; {} removed, {} of it written again, {} left without use",
         vault.place(),
         ByteCount(removed_bytes),
         ByteCount(stored_bytes),
