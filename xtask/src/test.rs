@@ -61,11 +61,15 @@ pub(crate) struct TestOptions {
 pub fn run(options: &TestOptions) -> Result<()> {
     let start = Instant::now();
     let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
-    let judges = judges::prepare(install, options.full)?;
-    let build_start = Instant::now();
-    println!("== build");
-    let build = TestBuild::run()?;
-    println!("== build: {}", step::seconds(build_start.elapsed()));
+    println!("== judges and build");
+    // The judges are downloaded and unpacked while the processors compile.
+    let (judges, build) = thread::scope(|scope| {
+        let judges = scope.spawn(|| judges::prepare(install, options.full));
+        let build = TestBuild::run();
+        (judges.join().expect("it does not panic"), build)
+    });
+    let (judges, build) = (judges?, build?);
+    println!("== judges and build: {}", step::seconds(start.elapsed()));
     let tell = |command: &mut Command| {
         tell_of_judges(command, &judges, options.full);
         build.tell(command);

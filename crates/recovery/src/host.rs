@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use world::{
-    IoError, IoErrorKind, IoResult, ProgramCall, ProgramEnd, Programs,
+    IoError, IoErrorKind, IoResult, ProgramCall, ProgramEnd, Programs, World,
     real::{
         host::{loop_devices_below, mounts_below, users_of_folder},
         host_files,
@@ -22,6 +22,9 @@ use world::{
 const PROGRAM_MAX: Duration = Duration::from_secs(600);
 /// Time after which a program gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
+/// Time for those that look at each device, as `losetup --find` and udev do, to close one that was detached.
+const LOOKERS_MAX: Duration = Duration::from_secs(2);
+const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Users of a folder that are named.
 const NAMED_USERS_MAX: usize = 5;
 /// Folders in which the programs are, also for services with a short `PATH`.
@@ -29,11 +32,14 @@ const PROGRAM_FOLDERS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 
 /// Mounts and loop devices of this host.
 #[derive(Clone)]
-pub struct HostMounts(Rc<dyn Programs>);
+pub struct HostMounts {
+    world: World,
+    programs: Rc<dyn Programs>,
+}
 
 impl HostMounts {
-    pub fn new(programs: Rc<dyn Programs>) -> Self {
-        Self(programs)
+    pub fn new(world: &World, programs: Rc<dyn Programs>) -> Self {
+        Self { world: world.clone(), programs }
     }
 
     /// Makes a loop device of an image, with direct I/O, so that its writes reach the image when they are answered.
@@ -140,7 +146,13 @@ impl HostMounts {
             Ok(path) => self.run("losetup", &["--detach", path]).await.map(drop),
             Err(error) => Err(error),
         };
-        let is_left = loop_devices_below(images).is_ok_and(|left| left.iter().any(|one| one.path == device));
+        let is_left =
+            || loop_devices_below(images).is_ok_and(|left| left.iter().any(|one| one.path == device));
+        let looked_at_until = self.world.now() + LOOKERS_MAX;
+        while detached.is_ok() && is_left() && self.world.now() < looked_at_until {
+            self.world.sleep(LOOKED_AGAIN_AFTER).await;
+        }
+        let is_left = is_left();
         match detached {
             Err(error) if is_left => problems.push(error),
             Ok(()) if is_left => {
@@ -166,7 +178,7 @@ impl HostMounts {
             grace: GRACE,
             user: None,
         };
-        let result = self.0.run(call).await?;
+        let result = self.programs.run(call).await?;
         let output = String::from_utf8_lossy(&result.output.bytes).into_owned();
         let why = match result.end {
             ProgramEnd::Exited(0) => return Ok(output),

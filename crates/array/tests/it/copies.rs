@@ -2,7 +2,7 @@
 
 use crate::{
     clones::{bytes_of, discard, fill},
-    scene::{MIB, make_volume, write},
+    scene::{MIB, make_volume, seeds, write},
     two_pools::{TwoPools, open_both},
 };
 use array::{
@@ -199,7 +199,7 @@ fn a_copy_that_cannot_be_made_leaves_nothing_and_an_incomplete_one_is_known_as_s
 fn a_copy_or_a_refresh_that_ends_anywhere_goes_on() {
     let mut random = Random::new(405, "ends");
     let (mut crashes, mut incomplete) = (0, 0);
-    for seed in 0..24 {
+    for seed in 0..seeds(8, 24) {
         let mut both = TwoPools::new(4050 + seed);
         both.run(|world, devices| async move {
             let pools = open_both(&world, &devices).await;

@@ -278,7 +278,7 @@ fn a_full_pool_that_grows_by_a_drive_gets_room_on_all_of_them() {
 #[test]
 fn a_power_cut_at_any_moment_of_a_levelling_loses_nothing_and_the_next_opening_goes_on() {
     let (mut resumed, mut unfinished) = (0, 0);
-    let seeds = seeds(12, 24);
+    let seeds = seeds(6, 24);
     for seed in 0..seeds {
         let mut scene = Scene::new(800 + seed, 3);
         let fourth = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));

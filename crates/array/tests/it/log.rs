@@ -1,6 +1,7 @@
 //! The log through power cuts, kills and lost drives: acknowledged records are found, in order, and no
 //! others.
 
+use crate::scene::seeds;
 use array::{
     drive::{Drives, WriteFailures},
     error::{Error, Result},
@@ -459,14 +460,14 @@ fn play(scene: &Scene) -> (world::sim::SimTrace, u64) {
 
 #[test]
 fn what_was_acknowledged_survives_power_cuts() {
-    for seed in 0..40 {
+    for seed in 0..seeds(15, 40) {
         play(&Scene { kills: seed % 3 == 0, ..Scene::new(seed, 3) });
     }
 }
 
 #[test]
 fn what_was_acknowledged_survives_a_drive_that_fails_and_power_cuts() {
-    for seed in 100..140 {
+    for seed in 100..100 + seeds(15, 40) {
         let fails = Some(seed as usize % 3);
         play(&Scene { fails, ..Scene::new(seed, 3) });
     }
@@ -474,7 +475,7 @@ fn what_was_acknowledged_survives_a_drive_that_fails_and_power_cuts() {
 
 #[test]
 fn power_cuts_leave_the_beginning_of_what_was_cached_and_all_that_was_flushed() {
-    let scenes = (300..350).map(|seed| Scene {
+    let scenes = (300..300 + seeds(18, 50)).map(|seed| Scene {
         fails: (seed % 4 == 0).then_some(1),
         kills: seed % 7 == 0,
         is_cached: true,
@@ -487,7 +488,7 @@ fn power_cuts_leave_the_beginning_of_what_was_cached_and_all_that_was_flushed() 
 
 #[test]
 fn two_drives_go_on_as_one_and_three_copies_as_two() {
-    for seed in 200..212 {
+    for seed in 200..200 + seeds(4, 12) {
         play(&Scene { fails: Some(1), ..Scene::new(seed, 2) });
         play(&Scene { copies: 3, fails: Some(2), ..Scene::new(seed + 100, 4) });
         play(&Scene::new(seed + 200, 1));
@@ -496,7 +497,7 @@ fn two_drives_go_on_as_one_and_three_copies_as_two() {
 
 #[test]
 fn the_log_enters_no_segment_over_what_is_not_stable_also_with_four_six_and_eight_drives() {
-    for (index, members) in [4, 6, 8].into_iter().cycle().take(45).enumerate() {
+    for (index, members) in [4, 6, 8].into_iter().cycle().take(seeds(15, 45) as usize).enumerate() {
         let seed = 500 + index as u64;
         play(&Scene { is_cached: true, kills: seed.is_multiple_of(7), ..Scene::new(seed, members) });
     }
@@ -504,7 +505,7 @@ fn the_log_enters_no_segment_over_what_is_not_stable_also_with_four_six_and_eigh
 
 #[test]
 fn what_a_replay_found_after_a_kill_survives_a_power_cut_right_behind_it() {
-    for seed in 600..630 {
+    for seed in 600..600 + seeds(10, 30) {
         let members = [2, 3, 4][seed as usize % 3];
         play(&Scene {
             kills: true,

@@ -4,7 +4,7 @@ use crate::{
     exported::{is_here, judge},
     pool_drives::done,
     sites_served::Served,
-    spindle::Bench,
+    spindle::{Bench, is_full_run},
 };
 use control::web::{
     NewDriveBody,
@@ -89,6 +89,9 @@ impl Caller {
 
 #[test]
 fn a_drive_is_there_or_not_after_a_kill_and_the_same_request_ends_well() {
+    if !is_full_run("drives joined and left beside kills") {
+        return;
+    }
     if !is_here("qemu-io", "qemu-utils") {
         return;
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     exported::Exported,
-    spindle::{Bench, answered, json_of, short},
+    spindle::{Bench, answered, is_full_run, json_of, short},
 };
 use std::{fs, io::Read, os::unix::net::UnixListener};
 
@@ -30,6 +30,9 @@ impl Served {
 
 #[test]
 fn a_device_elsewhere_is_proved_attached_to_and_blank_again_after_cleaning() {
+    if !is_full_run("a run on a device elsewhere") {
+        return;
+    }
     let bench = Bench::new();
     make_disk(&bench, 160);
     let served = Served::begin(&bench);

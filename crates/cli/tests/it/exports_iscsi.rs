@@ -235,6 +235,9 @@ fn libiscsi_finds_nothing_wrong_with_a_disk() {
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_chap_both_ways_and_header_digests() {
+    if !is_full_run("libiscsi with CHAP and digests") {
+        return;
+    }
     if !libiscsi_is_here() {
         return;
     }
@@ -305,6 +308,9 @@ fn libiscsi_finds_nothing_wrong_with_a_volume_of_a_pool() {
 
 #[test]
 fn libiscsi_finds_nothing_wrong_with_a_volume_behind_the_portal_of_three_pools() {
+    if !is_full_run("libiscsi through the portal of three pools") {
+        return;
+    }
     if libiscsi_is_here() {
         test_volume_of(&["one", "pool", "other"]);
     }

@@ -126,6 +126,9 @@ fn test_refusal(site: &Site, options: &str) -> String {
 
 #[test]
 fn a_long_line_and_a_slow_one_are_found() {
+    if !is_full_run("a long line and a slow one") {
+        return;
+    }
     let boston = Site::begin("boston", "");
     let line = LineRelay::to(boston.port);
     let denver = pair(&boston, line.port);

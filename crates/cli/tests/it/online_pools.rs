@@ -5,7 +5,7 @@ use crate::{
     pool_drives::done,
     qemu_io::QemuIo,
     sites_served::{SITE, Served, qemu_is_here},
-    spindle::{Bench, ProgramOutput, json_of, signal},
+    spindle::{Bench, ProgramOutput, is_full_run, json_of, signal},
 };
 use std::{
     fs,
@@ -234,6 +234,9 @@ fn fill(bench: &Bench, served: &Served) {
 
 #[test]
 fn a_verb_that_waits_says_that_the_server_was_killed_and_its_job_goes_on_after_a_restart() {
+    if !is_full_run("a verb whose server is killed") {
+        return;
+    }
     if !qemu_is_here() {
         return;
     }

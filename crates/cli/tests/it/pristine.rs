@@ -1,7 +1,7 @@
 //! Pristine copies: kept, put back, and what a killed process leaves of both.
 
 use crate::{
-    spindle::{Bench, ProgramOutput, Watchdog, names},
+    spindle::{Bench, ProgramOutput, Watchdog, is_full_run, names},
     storage::{LoopDevice, may_mount},
 };
 use std::{
@@ -131,6 +131,9 @@ fn what_is_not_pristine_or_not_there_is_refused() {
 
 #[test]
 fn a_killed_restore_is_known_and_can_be_done_again() {
+    if !is_full_run("a killed restore of copies") {
+        return;
+    }
     let bench = Bench::new();
     let db = bench.make_folder("db");
     answered(&bench.run(&with(&["db", "--keep-pristine"])));
@@ -150,6 +153,9 @@ fn a_killed_restore_is_known_and_can_be_done_again() {
 
 #[test]
 fn killed_copying_is_done_again_or_forgotten() {
+    if !is_full_run("copies of a killed run") {
+        return;
+    }
     let bench = Bench::new();
     let db = bench.make_folder("db");
     let keep = with(&["db", "--keep-pristine"]);

@@ -4,7 +4,7 @@
 use crate::{
     exported::is_here,
     judged_exports::until,
-    spindle::{ProgramOutput, json_of},
+    spindle::{ProgramOutput, is_full_run, json_of},
     two_sites::{Site, pair},
 };
 use nbd::{Client, ClientOptions, NbdUri};
@@ -95,6 +95,9 @@ fn damage_log(site: &Site) -> String {
 
 #[test]
 fn a_rehearsal_recovers_the_databases_while_the_primary_is_written_and_finds_a_damaged_log() {
+    if !is_full_run("a rehearsal under load") {
+        return;
+    }
     let (boston, denver) = pair("sync");
     boston.prove(&["--duration", "1s", "--report", "made"]).wait().unwrap();
     are_in_sync((&boston, &denver));
@@ -181,6 +184,9 @@ fn a_check_of_ones_own_judges_and_refusals_have_one_line() {
 
 #[test]
 fn a_rehearsal_that_is_killed_leaves_nothing() {
+    if !is_full_run("rehearsals that are killed") {
+        return;
+    }
     if !is_here("qemu-io", "qemu-utils") {
         return;
     }

@@ -5,7 +5,7 @@ use crate::{
     pool_drives::done,
     qemu_io::QemuIo,
     sites_served::{SITE, Served, qemu_is_here},
-    spindle::{Bench, ProgramOutput, json_of},
+    spindle::{Bench, ProgramOutput, is_full_run, json_of},
 };
 use serde_json::json;
 use world::{World, real};
@@ -128,6 +128,9 @@ fn volumes_are_copied_refreshed_and_moved_through_the_server_beside_its_clients(
 
 #[test]
 fn a_copy_and_a_move_go_on_although_the_server_is_killed() {
+    if !is_full_run("transfers beside kills of the server") {
+        return;
+    }
     if !qemu_is_here() {
         return;
     }

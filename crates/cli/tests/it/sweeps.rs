@@ -1,6 +1,6 @@
 //! Sweeps and comparisons: several runs, one answer.
 
-use crate::spindle::{Bench, names};
+use crate::spindle::{Bench, is_full_run, names};
 use std::fs;
 
 const SMALL: [&str; 6] = ["--size", "32MiB", "--cache", "4MiB", "--duration", "1s"];
@@ -43,6 +43,9 @@ fn a_sweep_of_threads_runs_each_value_on_the_same_databases_and_compares_them() 
 
 #[test]
 fn an_interrupted_sweep_ends_with_the_run_that_goes_on_and_compares_what_there_is() {
+    if !is_full_run("an interrupted sweep") {
+        return;
+    }
     let bench = Bench::new();
     let arguments = ["prove", "--sweep", "threads=1,2", "--size=32MiB", "--cache=4MiB", "--duration=5m"];
     let record = bench.path("s-threads-1.run");

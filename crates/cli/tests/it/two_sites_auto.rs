@@ -2,7 +2,7 @@
 
 use crate::{
     judged_exports::{BLOCK, Endpoint, JOBS, PART, answered_lengths, fio, until},
-    spindle::{Bench, json_of, pause, signal},
+    spindle::{Bench, is_full_run, json_of, pause, signal},
     two_sites::{EXPORT, Site, VOLUME, has_clients, pair_over},
     two_sites_hosts::{OPEN_ROWS, TARGET, UriLoad},
 };
@@ -175,6 +175,9 @@ fn a_killed_primary_is_taken_over_without_a_person_and_nothing_answered_is_lost(
 
 #[test]
 fn an_iscsi_host_of_a_killed_primary_goes_on_at_the_other_site_without_a_person() {
+    if !is_full_run("an iSCSI host of a killed primary") {
+        return;
+    }
     let witness = Witness::begin();
     let (mut boston, denver, _line) = watched(&witness, "2s");
     boston.write("boston", &format!("{VOLUME}{EXPORT}{OPEN_ROWS}"));
@@ -268,6 +271,9 @@ fn a_paused_primary_answers_nothing_old_after_the_other_site_took_over() {
 
 #[test]
 fn a_cut_line_a_lost_witness_and_both_stop_no_host_and_make_no_second_primary() {
+    if !is_full_run("a cut line beside a lost witness") {
+        return;
+    }
     if !has_clients() {
         return;
     }

@@ -4,6 +4,7 @@
 use crate::{
     exported::is_here,
     judged_exports::until,
+    spindle::is_full_run,
     two_sites::{Site, has_clients, pair},
     two_sites_auto::is_protected,
 };
@@ -130,6 +131,9 @@ fn takes_over(boston: &mut Site, denver: &Site) -> Duration {
 
 #[test]
 fn an_etcd_of_one_member_decides_who_takes_over() {
+    if !is_full_run("etcd of one member") {
+        return;
+    }
     if !has_etcd() {
         return;
     }
@@ -154,6 +158,9 @@ fn an_etcd_of_one_member_decides_who_takes_over() {
 
 #[test]
 fn an_etcd_of_three_members_that_lost_its_leader_decides_as_well() {
+    if !is_full_run("etcd of three members") {
+        return;
+    }
     if !has_etcd() {
         return;
     }

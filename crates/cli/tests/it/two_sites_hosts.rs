@@ -214,6 +214,9 @@ fn prove_over_nbd_goes_on_at_the_site_that_serves() {
 
 #[test]
 fn prove_over_iscsi_goes_on_at_the_site_that_serves() {
+    if !is_full_run("a run over iSCSI that goes on at the other site") {
+        return;
+    }
     prove_through(OPEN_ROWS, |boston, denver| {
         format!("iscsi://{},{}/{TARGET}/3", boston.portal(), denver.portal())
     });

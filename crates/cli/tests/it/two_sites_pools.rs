@@ -4,6 +4,7 @@
 use crate::{
     exported::judge,
     judged_exports::until,
+    spindle::is_full_run,
     two_sites::{Site, has_clients, paired_with_both},
     two_sites_auto::Typed,
 };
@@ -214,6 +215,9 @@ fn is_full() -> bool {
 
 #[test]
 fn a_site_that_takes_over_has_what_was_written_to_both_pools_in_order() {
+    if !is_full_run("a takeover of two pools under load") {
+        return;
+    }
     if !has_clients() {
         return;
     }

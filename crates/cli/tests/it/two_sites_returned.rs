@@ -15,7 +15,7 @@ fn an_old_primary_that_returns_with_more_is_diverged_at_once_and_its_writes_beco
     }
     let (mut boston, mut denver) = pair("async");
     boston.io(&["write -P 17 0 1M"]);
-    until("denver has everything", || boston.row()["unconfirmed_bytes"] == 0);
+    boston.wait_until_confirmed();
     denver.kill();
     until("boston hears of it", || boston.row()["connected_since"].is_null());
     boston.io(&["write -P 18 0 64k"]);

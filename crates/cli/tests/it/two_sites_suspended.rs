@@ -3,7 +3,7 @@
 
 use crate::{
     judged_exports::until,
-    spindle::json_of,
+    spindle::{is_full_run, json_of},
     two_sites::{EXPORT, Site, VOLUME, has_clients, paired_with},
 };
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ fn write_more(site: &Site, command: &str) {
 
 #[test]
 fn groups_are_suspended_over_a_restart_and_merge_in_turns_at_a_rate() {
+    if !is_full_run("groups that are suspended over a restart") {
+        return;
+    }
     if !has_clients() {
         return;
     }
@@ -155,6 +158,9 @@ fn fill_pool(site: &Site) {
 
 #[test]
 fn a_full_pool_at_the_other_site_suspends_the_group_until_it_has_room() {
+    if !is_full_run("a full pool at the other site") {
+        return;
+    }
     if !has_clients() {
         return;
     }

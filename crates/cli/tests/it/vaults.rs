@@ -4,7 +4,7 @@ use crate::{
     exported::{is_here, judge, noise},
     pool_drives::done,
     sites_served::Served,
-    spindle::{Bench, ProgramOutput, json_of},
+    spindle::{Bench, ProgramOutput, is_full_run, json_of},
 };
 use nbd::{Client, ClientOptions};
 use serde_json::Value;
@@ -335,6 +335,9 @@ fn a_copy_comes_back_into_a_pool_and_over_nbd_where_nothing_is_overwritten() {
 
 #[test]
 fn a_killed_copy_harms_no_earlier_one_and_the_next_goes_on() {
+    if !is_full_run("kills of copies") {
+        return;
+    }
     let mut scene = Scene::begin();
     scene.write("/log", 0, &noise(1 << 20, 2));
     let first = scene.back_up();

@@ -4,7 +4,7 @@
 use crate::{
     model::{self, Rows},
     simulated::{DATABASE, SimulatedDrive, open, read_file},
-    spindle::{Bench, json_of},
+    spindle::{Bench, is_full_run, json_of},
     tearing::{Power, TearingDirectory},
 };
 use maildb::{Durability, Error, InstanceConfig, PageSize, TableDefinition};
@@ -88,6 +88,9 @@ fn checked(bench: &Bench, arguments: &[&str]) -> (Option<i32>, Value) {
 
 #[test]
 fn torn_pages_that_recovery_restores_are_no_damage_and_without_the_journal_they_are() {
+    if !is_full_run("torn pages of a killed run") {
+        return;
+    }
     let (mut torn_all, mut cases) = (0, 0);
     for seed in 0..12 {
         let mut disk = cut(seed);

@@ -7,7 +7,7 @@ use crate::{
     pool_drives::done,
     qemu_io::{QemuIo, initiator_options},
     raw_initiator::RawInitiator,
-    spindle::{Bench, json_of},
+    spindle::{Bench, is_full_run, json_of},
 };
 use array::{
     format::{SnapshotId, VolumeId},
@@ -270,6 +270,9 @@ fn withheld_after_a_restart(test: &str, is_killed: bool) {
 
 #[test]
 fn a_server_that_was_killed_after_a_rollback_still_withholds_the_volume() {
+    if !is_full_run("a kill after a rollback") {
+        return;
+    }
     let test = "withheld::a_server_that_was_killed_after_a_rollback_still_withholds_the_volume";
     withheld_after_a_restart(test, true);
 }

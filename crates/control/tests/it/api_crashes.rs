@@ -516,7 +516,7 @@ fn lives(seed: u64) -> Result<Lives, String> {
 
 #[test]
 fn each_change_is_done_once_however_often_the_server_is_killed() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 20 };
+    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 10 };
     let mut sum = Lives::default();
     let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
     for seed in first..first + seeds {

@@ -96,7 +96,7 @@ fn live(seed: u64) -> LeftBehind {
 fn a_creation_that_ended_half_way_leaves_nothing_at_the_other_site() {
     let seeds = match std::env::var("SPINDLE_SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 10 },
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 4 },
     };
     let is_one = seeds.end == seeds.start + 1;
     let (mut orphans, mut unconfirmed) = (0, 0);

@@ -109,7 +109,7 @@ fn check(kind: &'static str, fsck: &'static [&'static str]) {
                 is_writable,
             }]
         };
-        let host = HostMounts::new(Rc::new(RealPrograms::default()));
+        let host = HostMounts::new(&world, Rc::new(RealPrograms::default()));
         let files = ShownFiles::mount(&world, &images, "test", shown(true)).unwrap();
         let image = images.join("store.img");
         let attached = host.attach(&image, device.geometry().sector).await.unwrap();

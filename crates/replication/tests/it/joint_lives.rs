@@ -318,7 +318,7 @@ fn live(seed: u64) {
 
 #[test]
 fn a_group_over_two_pools_is_shown_in_one_state_whatever_fails() {
-    live_all(seeds(16, 2_000), live);
+    live_all(seeds(8, 2_000), live);
 }
 
 #[test]

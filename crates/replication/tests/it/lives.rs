@@ -343,7 +343,7 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end() {
-    for seed in seeds(24) {
+    for seed in seeds(12) {
         println!("SPINDLE_SEED={seed}");
         live(seed);
     }
@@ -354,7 +354,7 @@ fn sizes_and_snapshots_of_two_sites_are_alike_through_crashes_and_failovers() {
     let rows = Rc::new(RowLedger::default());
     let mut compared = 0;
     let rare = ReplicationBug::OF_RARE_PASSES.map(|(_, seed)| seed);
-    for seed in seeds(16).chain(rare) {
+    for seed in seeds(8).chain(rare) {
         println!("SPINDLE_SEED={seed}");
         let ledger = Rc::new(RowLedger::default());
         compared += live_with(seed, Some(Rc::clone(&ledger)));

@@ -264,7 +264,7 @@ fn live(seed: u64) -> u32 {
 fn two_sites_with_a_witness_are_one_disk_whatever_happens() {
     let seeds = match std::env::var("SPINDLE_SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 12 },
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 5 },
     };
     let mut takeovers = 0;
     for seed in seeds.clone() {

@@ -279,19 +279,20 @@ pub(super) async fn open_all(
         .map_err(|error| Refusal::new(error.to_string(), "FUSE is needed: /dev/fuse, by 'modprobe fuse'"))?;
     let (mut parts, mut taken) = (Vec::new(), BTreeSet::new());
     for (volume, shown) in &volumes {
-        mount_parts(opening, (volume, shown), &mut taken, &mut parts).await;
+        mount_parts(world, opening, (volume, shown), &mut taken, &mut parts).await;
     }
     Ok((mounted, parts))
 }
 
 /// Mounts what can be mounted of a volume; for the rest, the reasons.
 async fn mount_parts(
+    world: &World,
     opening: &Opening,
     (volume, shown): (&ReachedVolume, &[String]),
     taken: &mut BTreeSet<String>,
     rows: &mut Vec<OpenPart>,
 ) {
-    let host = host_mounts();
+    let host = host_mounts(world);
     let has_partitions = volume.parts.len() > 1;
     for (part, image) in volume.parts.iter().zip(shown) {
         let mut row = OpenPart {

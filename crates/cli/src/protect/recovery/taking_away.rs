@@ -30,8 +30,8 @@ const ORDER_MAX: Duration = Duration::from_secs(3);
 /// Time for the server in one attempt.
 const SERVER_MAX: Duration = Duration::from_secs(30);
 
-pub(super) fn host_mounts() -> HostMounts {
-    HostMounts::new(Rc::new(RealPrograms::default()))
+pub(super) fn host_mounts(world: &World) -> HostMounts {
+    HostMounts::new(world, Rc::new(RealPrograms::default()))
 }
 
 /// Removes the words of its processes. While it was being opened they have the reason why it failed, and the command reads them.
@@ -53,7 +53,7 @@ pub(super) async fn take_away(
         // Somebody else has done it; what is there now is of another opening.
         return Ok(());
     }
-    let here = host_mounts().take_away(&opening.folder, &opening.images).await;
+    let here = host_mounts(world).take_away(&opening.folder, &opening.images).await;
     let mut problems: Vec<String> = match here {
         Ok(()) => Vec::new(),
         Err(errors) => errors.iter().map(ToString::to_string).collect(),

@@ -109,11 +109,21 @@ fn two_copies_lose_nothing_second_quarter() {
 
 #[test]
 fn two_copies_lose_nothing_third_quarter() {
+    if std::env::var_os("SPINDLE_FULL").is_none() {
+        println!("skipped: the third quarter of the seeds is of full runs alone (cargo xtask test --full)");
+        return;
+    }
     quarter(2);
 }
 
 #[test]
 fn two_copies_lose_nothing_fourth_quarter() {
+    if std::env::var_os("SPINDLE_FULL").is_none() {
+        println!(
+            "skipped: the fourth quarter of the seeds, and the coverage of all, are of full runs alone (cargo xtask test --full)"
+        );
+        return;
+    }
     quarter(3);
 }
 
@@ -151,6 +161,10 @@ fn clones_and_rollbacks_lose_nothing() {
 
 #[test]
 fn a_volume_stays_withheld_from_clients_that_a_rollback_withheld_it_from() {
+    if std::env::var_os("SPINDLE_FULL").is_none() {
+        println!("skipped: withheld volumes are of full runs alone (cargo xtask test --full)");
+        return;
+    }
     let options =
         PoolRunOptions { branching: Branching::Always, withholds: true, ..PoolRunOptions::default() };
     let reports: Vec<_> = (0..fifth() / 4)

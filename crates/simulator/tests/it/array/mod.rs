@@ -1,4 +1,4 @@
-//! Whole pools: five hundred seeds, twenty thousand under `SPINDLE_FULL`.
+//! Whole pools: two hundred seeds, twenty thousand under `SPINDLE_FULL`.
 
 /// Nothing is lost while each block keeps a good copy.
 mod envelope;

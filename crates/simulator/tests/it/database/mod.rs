@@ -1,4 +1,4 @@
-//! The mailbox database: a thousand seeds, ten thousand under `SPINDLE_FULL`.
+//! The mailbox database: five hundred seeds, ten thousand under `SPINDLE_FULL`.
 
 /// Nothing durable is lost in any crash, within the guarantees of storage.
 mod within;
