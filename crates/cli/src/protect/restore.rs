@@ -9,7 +9,11 @@
 
 use super::{
     backup_points::{PointsOfBackup, SetPoints},
+    log_chain::{BroughtForwardRow, ChainedLogs, LogArguments, LogPlan, LogSource, LogWish},
     restore_hooks::HostHooks,
+    restored_volumes::{
+        EarlyEnd, RestoredRow, RestoredVolume, clone_all, look_at_all, refuse_users, roll_back_all,
+    },
 };
 use crate::{
     console::Console,
@@ -18,14 +22,7 @@ use crate::{
     server::{connection::ServerConnection, place::ServerPlace},
 };
 use clap::Args;
-use control::web::{
-    client::{
-        BackupPointRow, Method, NewCloneBody, RestoreBody, RollbackBody, SetKeeperName, SetRow, VolumeUses,
-        in_uri,
-    },
-    differences::DifferenceEnd,
-    rows::{RollbackRow, VolumeEntry, VolumePage},
-};
+use control::web::client::{BackupPointRow, Method, RestoreBody, SetKeeperName, SetRow, in_uri};
 use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use serde::Serialize;
@@ -39,11 +36,15 @@ use world::World;
   spindle protect restore mail 17 --yes mail
   spindle protect restore mail 17 --yes mail --hooks site.toml      with the set's hooks, on the mail host
   spindle protect restore mail 17 --as trial      clones mail/store-trial, logs/log-trial beside the live volumes
+  spindle protect restore mail 17 --as trial --to-time 2026-11-29T10:00:00Z     as it was before that
 
 End the mail server, unmount and log out first: it is refused while a host is connected. All volumes of the set go back to \
-the moment of the backup; a backup of logs alone brings the full one before it forward. What each volume held stays as \
-VOLUME~1, to which 'spindle volume rollback' goes back. If it ends early, give the same command again before a host \
-connects: it goes on. It takes a token with the role admin; --as takes operate.
+the moment of the backup. With --as, databases of Spindle's own format then go forward, with the logs of later backups and of \
+the live volume, as far as these go (--logs all); the chain of logs is proven before anything is made. In place they stay as the \
+backup has them, and it says how far logs would bring them. Other databases replay their logs themselves, and get those of the \
+backup. What each volume held stays as VOLUME~1, to which 'spindle volume rollback' goes back. If it ends early, give the same \
+command again before a host connects: it goes on. It takes a token with the role \
+admin; --as with --logs none takes operate.
 
 Exits with 0, and with 2 if it was refused or ended early.")]
 pub struct RestoreArguments {
@@ -59,7 +60,10 @@ pub struct RestoreArguments {
     #[arg(long = "as", value_name = "NAME", conflicts_with_all = ["force", "yes"])]
     pub beside: Option<String>,
 
-    /// Show what would be done, and who uses the volumes
+    #[command(flatten)]
+    pub logs: LogArguments,
+
+    /// Show what would be done, how far logs go, and who uses the volumes
     #[arg(long)]
     pub dry_run: bool,
 
@@ -77,28 +81,6 @@ pub struct RestoreArguments {
     pub yes: Option<String>,
 }
 
-/// A volume, and the point that it goes back to.
-struct RestoredVolume {
-    volume: VolumeEntry,
-    point: BackupPointRow,
-    /// Hosts that use it.
-    users: Vec<String>,
-    is_done: bool,
-}
-
-/// The early end of a restore.
-struct EarlyEnd {
-    refusal: Refusal,
-    /// Volumes were restored, or cloned, before.
-    has_changed: bool,
-}
-
-impl From<Refusal> for EarlyEnd {
-    fn from(refusal: Refusal) -> Self {
-        Self { refusal, has_changed: false }
-    }
-}
-
 /// The answer as JSON.
 #[derive(Serialize)]
 struct RestoreAnswer<'a> {
@@ -106,21 +88,28 @@ struct RestoreAnswer<'a> {
     backup: &'a str,
     done: &'static str,
     volumes: Vec<RestoredRow>,
+    /// Storage groups that logs bring further than the backup.
+    logs: Vec<BroughtForwardRow>,
+    /// Why databases are as the backup has them, if logs were wanted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_brought_forward: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct RestoredRow {
-    /// `POOL/VOLUME`.
-    volume: String,
-    /// Name of the snapshot.
-    snapshot: String,
-    /// The volume with the state of before, or the clone; none if it was as its point already.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    made: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    used_by: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    withheld_from: Vec<String>,
+/// A restore, with everything that it is done with.
+struct SetRestore<'r> {
+    server: &'r ServerConnection,
+    arguments: &'r RestoreArguments,
+    console: &'r Console,
+    backup: &'r PointsOfBackup,
+    chained: ChainedLogs<'r>,
+    wish: Option<LogWish>,
+}
+
+/// What logs add to a backup.
+#[derive(Default)]
+struct LogOutcome {
+    rows: Vec<BroughtForwardRow>,
+    problems: Vec<String>,
 }
 
 /// Runs the verb to its end.
@@ -130,93 +119,209 @@ pub async fn run(
     place: &ServerPlace,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
-    let server = place.connection(world)?;
-    let known = SetPoints::ask(&server, &arguments.set).await?;
+    let server = &place.connection(world)?;
+    let known = &SetPoints::ask(server, &arguments.set).await?;
     let backup = known.whole(&arguments.backup)?;
-    let points = points_to_restore(&known, backup)?;
-    let volumes = look_at_all(&server, &points).await?;
+    let wish = wish_for(arguments, backup)?;
+    let base = match (&wish, backup.note.kind) {
+        (Some(_), BackupKind::InterimLogs) => known.base_of(backup)?,
+        _ => backup,
+    };
+    let points = &points_to_restore(known, base)?;
+    let chained = ChainedLogs { world, server, place, console, known, base, points };
+    let plan = match &wish {
+        Some(wish) => Some(Box::pin(chained.prove(wish)).await?),
+        None => None,
+    };
+    let has_groups = plan.as_ref().is_some_and(LogPlan::has_groups);
+    // Logs of another engine, which replays them itself.
+    let of_backup = points_to_restore(known, backup)?;
+    let points = if has_groups { points } else { &of_backup };
+    let restore = SetRestore { server, arguments, console, backup, chained, wish };
+    let looked_at = look_at_all(server, points).await;
+    let volumes = match looked_at {
+        Ok(volumes) => volumes,
+        Err(refusal) => {
+            restore.end(plan).await?;
+            return Err(refusal);
+        }
+    };
+    let mut logs = LogOutcome::of(plan.as_ref());
     let (done, rows) = match &arguments.beside {
-        _ if arguments.dry_run => ("looked at", volumes.iter().map(RestoredVolume::row).collect()),
+        _ if arguments.dry_run => {
+            restore.end(plan).await?;
+            ("looked at", volumes.iter().map(RestoredVolume::row).collect())
+        }
         Some(suffix) => {
-            let cloned = clone_all(&server, &volumes, suffix, console).await;
-            ("cloned", noted(&server, arguments, backup, cloned, console).await?)
+            let cloned = restore.beside(&volumes, suffix, plan, &mut logs).await;
+            ("cloned", restore.noted(cloned, &logs).await?)
         }
         None => {
+            restore.end(plan).await?;
+            restore.stay_with_backup(&mut logs)?;
             if arguments.hooks.is_none() {
                 refuse_users(&volumes, arguments.force)?;
             }
             confirm(arguments, backup, &volumes, console)?;
-            let restored = in_place(&server, arguments, (backup, &points), console).await;
-            ("restored", noted(&server, arguments, backup, restored, console).await?)
+            let restored = restore.in_place(points).await;
+            ("restored", restore.noted(restored, &logs).await?)
         }
     };
-    say(done, backup, &rows, console);
+    say(done, backup, (&rows, &logs), console);
     if console.is_for_programs() {
         let (set, backup) = (arguments.set.as_str(), backup.name.as_str());
-        console.json_of(&RestoreAnswer { set, backup, done, volumes: rows })?;
+        let LogOutcome { rows: logs, problems: not_brought_forward } = logs;
+        console.json_of(&RestoreAnswer { set, backup, done, volumes: rows, logs, not_brought_forward })?;
     }
     console.finish(ExitStatus::Pass)
 }
 
-/// Takes all volumes back, within the hooks if there are any.
-async fn in_place(
-    server: &ServerConnection,
-    arguments: &RestoreArguments,
-    (backup, points): (&PointsOfBackup, &[BackupPointRow]),
-    console: &Console,
-) -> Result<Vec<RestoredRow>, EarlyEnd> {
-    let named = (arguments.set.as_str(), backup.name.as_str());
-    let hooks = arguments.hooks.as_ref().map(|site| HostHooks::of_site(site, named, console)).transpose()?;
-    let restoring = async {
-        if let Some(hooks) = &hooks {
-            hooks.before().await?;
-        }
-        // As they are once the hook has disconnected this host.
-        let volumes = look_at_all(server, points).await?;
-        refuse_users(&volumes, arguments.force)?;
-        roll_back_all(server, &volumes, console).await
-    };
-    let restored = restoring.await;
-    let is_half_done = restored.as_ref().is_err_and(|early| early.has_changed);
-    if let Some(hooks) = hooks {
-        match is_half_done {
-            false => hooks.after().await,
-            true => console.warn("the hook after was not run: only some volumes are taken back"),
-        }
-    }
-    restored
+/// The logs that are wanted. A backup of logs alone is as far as one goes, unless more is said.
+fn wish_for(arguments: &RestoreArguments, backup: &PointsOfBackup) -> Result<Option<LogWish>, Refusal> {
+    let wish = arguments.logs.wish()?;
+    let is_of_logs = backup.note.kind == BackupKind::InterimLogs;
+    let own = LogSource::Backup(backup.note.sequence.to_string());
+    Ok(wish.map(|wish| match is_of_logs && !wish.is_said {
+        true => LogWish { newest: own, ..wish },
+        false => wish,
+    }))
 }
 
-/// Notes a restore, or its early end, in the catalogue. One that changed nothing is not noted.
-async fn noted(
-    server: &ServerConnection,
-    arguments: &RestoreArguments,
-    backup: &PointsOfBackup,
-    done: Result<Vec<RestoredRow>, EarlyEnd>,
-    console: &Console,
-) -> Result<Vec<RestoredRow>, Refusal> {
-    let problems = match &done {
-        Ok(_) => Vec::new(),
-        Err(early) if !early.has_changed => return Err(early.refusal.clone()),
-        Err(early) => vec![early.refusal.problem().to_owned()],
-    };
-    let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
-    let body = RestoreBody { what: "all volumes".to_owned(), to, is_good: problems.is_empty(), problems };
-    let set = format!("/v1/sets/{}", in_uri(&arguments.set));
-    let noting = async {
-        let row: SetRow = server.get(&set).await?;
-        if row.kept_by == SetKeeperName::Agent {
-            let problem = "an agent keeps the set: its catalogue does not have this restore";
-            return Err(Refusal::new(problem, ""));
+impl SetRestore<'_> {
+    /// Clones all volumes beside the live ones, and brings the databases on them forward.
+    async fn beside(
+        &self,
+        volumes: &[RestoredVolume],
+        suffix: &str,
+        plan: Option<LogPlan>,
+        logs: &mut LogOutcome,
+    ) -> Result<Vec<RestoredRow>, EarlyEnd> {
+        let mut plan = plan;
+        let cloning = async {
+            let rows = clone_all(self.server, volumes, suffix, self.console).await?;
+            let made: Vec<String> = rows.iter().filter_map(|row| row.made.clone()).collect();
+            if let (Some(plan), Some(wish)) = (&mut plan, &self.wish)
+                && plan.goes_further()
+            {
+                let joined = Box::pin(self.chained.join(plan, &made, wish)).await;
+                joined.map_err(|refusal| {
+                    let problem = format!(
+                        "{}; the clones {} are not brought forward",
+                        refusal.problem(),
+                        made.join(", ")
+                    );
+                    EarlyEnd::after_changes(
+                        problem,
+                        format!("{}; delete the clones, then try again", refusal.remedy()),
+                    )
+                })?;
+            }
+            Ok(rows)
+        };
+        let cloned = cloning.await;
+        if cloned.is_ok() {
+            *logs = LogOutcome::of(plan.as_ref());
         }
-        let path = format!("{set}/backups/{}/restores", backup.note.sequence);
-        server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop)
-    };
-    // The restore stands all the same.
-    if let Err(refusal) = noting.await {
-        console.warn(&format!("it is not noted: {refusal}"));
+        match self.end(plan).await {
+            Err(refusal) if cloned.is_ok() => {
+                self.console.warn(&format!("copies of logs are left, and go by themselves: {refusal}"));
+                cloned
+            }
+            _ => cloned,
+        }
     }
-    done.map_err(|early| early.refusal)
+
+    /// Takes all volumes back, within the hooks if there are any.
+    async fn in_place(&self, points: &[BackupPointRow]) -> Result<Vec<RestoredRow>, EarlyEnd> {
+        let Self { server, arguments, backup, console, .. } = self;
+        let named = (arguments.set.as_str(), backup.name.as_str());
+        let hooks =
+            arguments.hooks.as_ref().map(|site| HostHooks::of_site(site, named, console)).transpose()?;
+        let restoring = async {
+            if let Some(hooks) = &hooks {
+                hooks.before().await?;
+            }
+            // As they are once the hook has disconnected this host.
+            let volumes = look_at_all(server, points).await?;
+            refuse_users(&volumes, arguments.force)?;
+            roll_back_all(server, &volumes, console).await
+        };
+        let restored = restoring.await;
+        let is_half_done = restored.as_ref().is_err_and(|early| early.has_changed);
+        if let Some(hooks) = hooks {
+            match is_half_done {
+                false => hooks.after().await,
+                true => console.warn("the hook after was not run: the restore is half done"),
+            }
+        }
+        restored
+    }
+
+    /// Logs are joined on clones alone: says how far they would go, or refuses if a person wants them.
+    fn stay_with_backup(&self, logs: &mut LogOutcome) -> Result<(), Refusal> {
+        let further: Vec<String> =
+            logs.rows.iter().filter(|row| !row.logs.is_empty()).map(BroughtForwardRow::text).collect();
+        if further.is_empty() {
+            return Ok(());
+        }
+        if self.wish.as_ref().is_some_and(|wish| wish.is_said) {
+            let problem = format!("logs are joined beside the live volumes alone: {}", further.join("; "));
+            return Err(Refusal::new(problem, "say ⟨as⟩ NAME, or ⟨logs⟩ none to go back to the backup"));
+        }
+        logs.problems.extend(further.into_iter().map(|text| format!("⟨as⟩ NAME brings {text}")));
+        logs.rows.clear();
+        Ok(())
+    }
+
+    async fn end(&self, plan: Option<LogPlan>) -> Result<(), Refusal> {
+        match plan {
+            Some(plan) => plan.end(self.server).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Notes a restore, or its early end, in the catalogue. One that changed nothing is not noted.
+    async fn noted(
+        &self,
+        done: Result<Vec<RestoredRow>, EarlyEnd>,
+        logs: &LogOutcome,
+    ) -> Result<Vec<RestoredRow>, Refusal> {
+        let Self { server, arguments, backup, console, .. } = self;
+        let problems = match &done {
+            Ok(_) => Vec::new(),
+            Err(early) if !early.has_changed => return Err(early.refusal.clone()),
+            Err(early) => vec![early.refusal.problem().to_owned()],
+        };
+        let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
+        let forward = logs.rows.iter().filter(|row| !row.logs.is_empty()).map(|row| &*row.time).max();
+        let forward = forward.filter(|_| problems.is_empty());
+        let what = match forward {
+            Some(time) => format!("all volumes, with logs to {time}"),
+            None => "all volumes".to_owned(),
+        };
+        let body = RestoreBody { what, to, is_good: problems.is_empty(), problems };
+        let set = format!("/v1/sets/{}", in_uri(&arguments.set));
+        let noting = async {
+            let row: SetRow = server.get(&set).await?;
+            if row.kept_by == SetKeeperName::Agent {
+                let problem = "an agent keeps the set: its catalogue does not have this restore";
+                return Err(Refusal::new(problem, ""));
+            }
+            let path = format!("{set}/backups/{}/restores", backup.note.sequence);
+            server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop)
+        };
+        // The restore stands all the same.
+        if let Err(refusal) = noting.await {
+            console.warn(&format!("it is not noted: {refusal}"));
+        }
+        done.map_err(|early| early.refusal)
+    }
+}
+
+impl LogOutcome {
+    fn of(plan: Option<&LogPlan>) -> Self {
+        plan.map_or_else(Self::default, |plan| Self { rows: plan.rows(), problems: plan.problems.clone() })
+    }
 }
 
 /// The points of all volumes: of logs alone, those of the full backup that they bring forward as well.
@@ -230,56 +335,6 @@ pub fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<V
     };
     points.extend(of(backup));
     Ok(points.into_values().collect())
-}
-
-/// The volumes as they are now.
-async fn look_at_all(
-    server: &ServerConnection,
-    points: &[BackupPointRow],
-) -> Result<Vec<RestoredVolume>, Refusal> {
-    let mut volumes = Vec::new();
-    for point in points {
-        volumes.push(look_at(server, point.clone()).await?);
-    }
-    Ok(volumes)
-}
-
-async fn look_at(server: &ServerConnection, point: BackupPointRow) -> Result<RestoredVolume, Refusal> {
-    let path = format!("/v1/volumes/{}", in_uri(&point.volume_id));
-    let volume: VolumeEntry = server.get(&path).await?;
-    let uses: VolumeUses = server.get(&format!("{path}/uses")).await?;
-    let mut users = uses.initiators;
-    if uses.nbd_clients {
-        users.push("NBD clients".to_owned());
-    }
-    let is_done = is_unchanged_since(server, &path, &point.name).await?;
-    Ok(RestoredVolume { volume, point, users, is_done })
-}
-
-/// True if nothing differs between a snapshot of a volume and now.
-async fn is_unchanged_since(server: &ServerConnection, path: &str, snapshot: &str) -> Result<bool, Refusal> {
-    let mut is_unchanged = false;
-    let path = format!("{path}/difference?from={}&summary=true", in_uri(snapshot));
-    let take = |line: &str| {
-        if let Ok(DifferenceEnd { totals }) = serde_json::from_str(line) {
-            let all = [&totals.data, &totals.zeroes, &totals.discarded, &totals.beyond_size];
-            is_unchanged = all.iter().all(|total| total.bytes == 0);
-        }
-        Ok(())
-    };
-    server.get_lines(&path, take).await?;
-    Ok(is_unchanged)
-}
-
-fn refuse_users(volumes: &[RestoredVolume], is_forced: bool) -> Result<(), Refusal> {
-    let used = volumes.iter().find(|volume| !volume.users.is_empty() && !volume.is_done);
-    match used.filter(|_| !is_forced) {
-        None => Ok(()),
-        Some(used) => Err(Refusal::new(
-            format!("{} is used by {}: nothing was restored", used.path(), used.users.join(", ")),
-            "end the mail server, unmount and log out, or say ⟨force⟩ to withhold the volumes; ⟨as⟩ NAME restores beside them",
-        )),
-    }
 }
 
 fn confirm(
@@ -301,95 +356,7 @@ fn confirm(
     confirmation.ask(console, arguments.yes.as_deref())
 }
 
-async fn roll_back_all(
-    server: &ServerConnection,
-    volumes: &[RestoredVolume],
-    console: &Console,
-) -> Result<Vec<RestoredRow>, EarlyEnd> {
-    let mut rows: Vec<RestoredRow> = Vec::new();
-    for volume in volumes {
-        if volume.is_done {
-            rows.push(volume.row());
-            continue;
-        }
-        let path = format!("/v1/volumes/{}/rollback", in_uri(&volume.volume.id));
-        let body = RollbackBody { snapshot: Some(volume.point.name.clone()), force: true };
-        let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await;
-        let done: RollbackRow = match reply.and_then(|reply| reply.parsed()) {
-            Ok(done) => done,
-            Err(refusal) => return Err(volume.ended_early(&rows, &refusal)),
-        };
-        let mut withheld_from = done.withheld_from;
-        withheld_from.extend(done.withheld_from_nbd.then(|| "all NBD clients".to_owned()));
-        console.say_progress(&format!("{}: restored", volume.path()));
-        let made = Some(format!("{}/{}", volume.volume.pool, done.left));
-        rows.push(RestoredRow { made, withheld_from, ..volume.row() });
-    }
-    Ok(rows)
-}
-
-async fn clone_all(
-    server: &ServerConnection,
-    volumes: &[RestoredVolume],
-    suffix: &str,
-    console: &Console,
-) -> Result<Vec<RestoredRow>, EarlyEnd> {
-    let mut rows: Vec<RestoredRow> = Vec::new();
-    let names: Vec<String> = volumes.iter().map(|one| format!("{}-{suffix}", one.volume.name)).collect();
-    for (volume, name) in volumes.iter().zip(&names) {
-        let page: VolumePage = server.get(&format!("/v1/volumes?name={}", in_uri(name))).await?;
-        if page.volumes.iter().any(|known| known.pool == volume.volume.pool) {
-            let problem =
-                format!("there is a volume {}/{name} already: nothing was cloned", volume.volume.pool);
-            return Err(Refusal::new(problem, "choose another name, or delete it").into());
-        }
-    }
-    for (volume, name) in volumes.iter().zip(names) {
-        let path = format!("/v1/volumes/{}/clones", in_uri(&volume.volume.id));
-        let snapshot = Some(volume.point.name.clone());
-        let body = NewCloneBody { name: name.clone(), snapshot, independent: false };
-        let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await;
-        if let Err(refusal) = reply.and_then(|reply| reply.checked()) {
-            return Err(volume.ended_early(&rows, &refusal));
-        }
-        let made = format!("{}/{name}", volume.volume.pool);
-        console.say_progress(&format!("{made}: cloned"));
-        rows.push(RestoredRow { made: Some(made), ..volume.row() });
-    }
-    Ok(rows)
-}
-
-impl RestoredVolume {
-    fn path(&self) -> String {
-        format!("{}/{}", self.volume.pool, self.volume.name)
-    }
-
-    fn row(&self) -> RestoredRow {
-        RestoredRow {
-            volume: self.path(),
-            snapshot: self.point.name.clone(),
-            made: None,
-            used_by: self.users.clone(),
-            withheld_from: Vec::new(),
-        }
-    }
-
-    /// The refusal of a restore in which this volume failed after others.
-    fn ended_early(&self, done: &[RestoredRow], refusal: &Refusal) -> EarlyEnd {
-        let done: Vec<&str> = done.iter().filter(|row| row.made.is_some()).map(|row| &*row.volume).collect();
-        let before = match done.is_empty() {
-            true => "nothing was changed".to_owned(),
-            false => format!("{} is done", done.join(", ")),
-        };
-        let refusal = Refusal::new(
-            format!("{}: {}; {before}", self.path(), refusal.problem()),
-            format!("{}; then give the same command again, before a host connects", refusal.remedy()),
-        );
-        EarlyEnd { refusal, has_changed: !done.is_empty() }
-    }
-}
-
-fn say(done: &str, backup: &PointsOfBackup, rows: &[RestoredRow], console: &Console) {
+fn say(done: &str, backup: &PointsOfBackup, (rows, logs): (&[RestoredRow], &LogOutcome), console: &Console) {
     console.say(&format!("{}: {done} ({})", backup.name, backup.label_text()));
     for row in rows {
         let made = match &row.made {
@@ -407,4 +374,6 @@ fn say(done: &str, backup: &PointsOfBackup, rows: &[RestoredRow], console: &Cons
             ));
         }
     }
+    logs.rows.iter().for_each(|row| console.say(&format!("  {}", row.text())));
+    logs.problems.iter().for_each(|problem| console.say(&format!("  not brought forward: {problem}")));
 }

@@ -1,4 +1,4 @@
-//! Clones and exports that are made on a server for a while: of open backups, and of drills.
+//! Clones and exports that are made on a server for a while: of open backups, of drills, and of logs while they are joined.
 //!
 //! Invariants:
 //!
@@ -23,6 +23,7 @@ pub const OF_OPENED_CLONE: &str = "open-";
 /// Between the name of a volume and the numbers in the name of a clone.
 pub const OF_OPEN: &str = "-open";
 pub const OF_DRILL: &str = "-drill";
+pub const OF_RESTORE: &str = "-restore";
 /// Time after its end at which something is overdue: clocks differ.
 pub const OVERDUE_AFTER_S: i64 = 600;
 const NOT_FOUND: u16 = 404;
@@ -75,7 +76,7 @@ pub fn is_overdue(name: &str, now_s: i64) -> bool {
     let kind = number_end(before).and_then(|at| Some(&before[..number_end(&before[..at])?]));
     let has_kind = kind.is_some_and(|kind| {
         [OF_OPENED_SNAPSHOT, OF_OPENED_CLONE].iter().any(|begin| kind.starts_with(begin))
-            || [OF_OPEN, OF_DRILL].iter().any(|end| kind.ends_with(end))
+            || [OF_OPEN, OF_DRILL, OF_RESTORE].iter().any(|end| kind.ends_with(end))
     });
     // Stamps sort like their times.
     let latest = file_stamp(now_s - OVERDUE_AFTER_S);

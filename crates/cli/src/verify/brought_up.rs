@@ -1,10 +1,10 @@
-//! Databases brought up in memory, for verbs that read what they hold.
+//! Databases brought up in memory, for verbs that read what they hold; storage groups, for verbs that open them where they lie.
 
 use super::{
     VerifyWatch, arguments::VerifyArguments, cannot_look, refused_state, settings, sources::OpenSources,
 };
 use crate::console::Console;
-use ::verify::running::{self, BroughtUp, RateLimiter};
+use ::verify::running::{self, BroughtUp, RateLimiter, StorageGroupPlaces};
 use report::Refusal;
 use world::World;
 
@@ -67,4 +67,29 @@ impl OpenDatabases {
     pub async fn close(self) {
         self.watch.end().await;
     }
+}
+
+/// Finds the storage groups in the sources that `arguments` name, which are only read.
+///
+/// # Errors
+///
+/// The sources cannot be read, or Ctrl-C ended it. Sources without databases are among the problems.
+pub async fn storage_groups(
+    world: &World,
+    arguments: &VerifyArguments,
+    console: &Console,
+) -> Result<StorageGroupPlaces, Refusal> {
+    let (sources, refused) = OpenSources::open_some(world, arguments, console).await;
+    let found = running::find(&sources.paths, &sources.devices).await;
+    let found = found.map_err(|error| cannot_look(&error))?;
+    let pace = RateLimiter::new(world, arguments.throttle, None);
+    let watch = VerifyWatch::begin(world, console, &pace);
+    let places = running::storage_groups(world, &settings(arguments), found, &pace).await;
+    watch.end().await;
+    let mut places = places.map_err(refused_state)?;
+    if pace.is_stopped() {
+        return Err(Refusal::new("ended by Ctrl-C", ""));
+    }
+    places.problems.extend(refused.iter().map(|refusal| refusal.problem().to_owned()));
+    Ok(places)
 }

@@ -6,6 +6,7 @@
 mod answers;
 mod api_tls;
 mod book;
+mod brought_forward;
 mod cleaning;
 mod copy_verbs;
 mod cut_verbs;

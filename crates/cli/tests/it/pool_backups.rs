@@ -93,7 +93,8 @@ fn drives_of(drives: &Path, pool: &str) -> Vec<Rc<dyn BlockDevice>> {
         .collect()
 }
 
-async fn copy_files(pool: &Rc<Pool>, volume: &str, folder: &Path) {
+/// Copies the files on a volume into a folder.
+pub async fn copy_files(pool: &Rc<Pool>, volume: &str, folder: &Path) {
     let device = VolumeDevice(pool.volume(volume).expect("just made"));
     let directory = ExtentDirectory::open(Rc::new(device)).await.expect("a directory");
     for entry in directory.list().await.expect("listed") {
@@ -149,7 +150,7 @@ async fn names_of_backups(world: &World, drives: &Path) -> Vec<String> {
 }
 
 /// Recovers the group in a folder; every record of every table, in its order.
-async fn all_records(world: &World, folder: &Path) -> Vec<Vec<(ColumnId, Value)>> {
+pub async fn all_records(world: &World, folder: &Path) -> Vec<Vec<(ColumnId, Value)>> {
     let directory: Rc<dyn Directory> = Rc::new(FolderDirectory::open(folder).expect("a folder"));
     let mut names: Vec<String> =
         directory.list().await.expect("listed").into_iter().map(|entry| entry.name).collect();

@@ -33,4 +33,4 @@ pub use period::{PeriodUnit, SchedulePeriod};
 pub use schedule::{BackupSchedule, BackupScheduleError};
 pub use schedule_set::{ClockReading, DueSlot, SCHEDULES_MAX, ScheduleProgress, ScheduleSet, SlotOccasion};
 pub use slots::{MissedSlots, ScheduleSlot};
-pub use zone::{ScheduleZone, day_start};
+pub use zone::{ScheduleZone, day_start, moment_ms};

@@ -79,6 +79,11 @@ pub fn day_start(text: &str) -> Option<UnixSecond> {
     Some(UnixSecond(midnight.as_second()))
 }
 
+/// Milliseconds since 1970 at a moment such as `2026-11-29T10:00:00Z` or `2026-11-29T11:00:00.5+01:00`; `None` if it is none.
+pub fn moment_ms(text: &str) -> Option<i64> {
+    text.parse().ok().map(Timestamp::as_millisecond)
+}
+
 fn timestamp(unix_s: i64) -> Timestamp {
     let within = unix_s.clamp(*ScheduleZone::TIMES_S.start(), *ScheduleZone::TIMES_S.end());
     Timestamp::from_second(within).expect("within bounds")

@@ -39,7 +39,8 @@ pub use outcome::{
 pub use places::{Candidate, FileDiscovery, find};
 pub use rate_limiter::{RateLimiter, VerifyProgress};
 pub use recovery::{
-    BroughtUp, BroughtUpGroup, RecoveredContents, RecoveredDatabase, RecoveryTrial, TrialEnd, bring_up,
+    BroughtUp, BroughtUpGroup, RecoveredContents, RecoveredDatabase, RecoveryTrial, StorageGroupPlace,
+    StorageGroupPlaces, TrialEnd, bring_up, storage_groups,
 };
 pub use resume::{ResumeError, ResumeState};
 pub use run::{Settings, run};

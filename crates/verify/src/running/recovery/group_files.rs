@@ -14,7 +14,7 @@ use crate::{
     set::{FileContents, LogName, parse_log_name},
 };
 use maildb::{
-    InstanceConfig, PageStampMode,
+    InstanceConfig, PageSize, PageStampMode,
     format::header::{HeaderCopies, Signature},
     log::CheckpointFile,
 };
@@ -32,6 +32,23 @@ use world::{
 const CACHE: ByteCount = ByteCount::mib(64);
 /// Sizes of log files that the engine can continue with; otherwise it takes its default.
 const LOG_FILE: std::ops::RangeInclusive<u64> = 256 << 10..=64 << 20;
+
+/// Where the files of a storage group lie, and the engine's settings for them.
+pub struct GroupLayout {
+    /// Any file of its log.
+    pub log: FilePlace,
+    /// In their order.
+    pub databases: Vec<LaidOutDatabase>,
+    pub config: InstanceConfig,
+}
+
+pub struct LaidOutDatabase {
+    pub place: FilePlace,
+    /// Place in the storage group, from 1.
+    pub number: u32,
+    pub page_size: PageSize,
+    pub is_dirty: bool,
+}
 
 /// The files of one storage group.
 pub struct GroupFiles<'a> {
@@ -158,30 +175,39 @@ impl<'a> GroupFiles<'a> {
         context: &TrialContext<'_>,
         candidates: &BTreeMap<&Path, &Candidate>,
     ) -> Result<PreparedTrial, String> {
+        let layout = self.layout(candidates).await?;
         let memory = OverlayMemory::new(context.memory);
         let mut overlays: BTreeMap<PathBuf, Rc<dyn Directory>> = BTreeMap::new();
+        let mut databases = Vec::new();
+        for LaidOutDatabase { place, page_size, is_dirty, .. } in layout.databases {
+            let directory =
+                overlay_of(&place, &mut overlays, &memory).await.map_err(|error| error.to_string())?;
+            databases.push(TriedDatabase { place, directory, page_size, is_dirty });
+        }
+        let log_place = layout.log;
+        let log = overlay_of(&log_place, &mut overlays, &memory).await.map_err(|error| error.to_string())?;
+        // An existing journal is used all the same. No power cut tears what is in memory.
+        let config = InstanceConfig { torn_page_protection: false, ..layout.config };
+        Ok(PreparedTrial { memory, log, log_place, databases, config })
+    }
+
+    /// Where its files lie, and the engine's settings for them; or the reason why the engine cannot open it.
+    pub async fn layout(&self, candidates: &BTreeMap<&Path, &Candidate>) -> Result<GroupLayout, String> {
         let mut databases = Vec::new();
         let place_of = |file: &FileOutcome| candidates[file.path.as_path()].place.clone();
         for file in &self.databases {
             let place = place_of(file);
-            let directory =
-                overlay_of(&place, &mut overlays, &memory).await.map_err(|error| error.to_string())?;
             let start = place.open().await.map_err(|error| error.to_string())?;
             let start = start.read_any(0, START_BYTES).await.map_err(|error| error.to_string())?;
             let copies = HeaderCopies::decode(&start);
             let header = copies.best().map_err(|error| format!("{}: {error}", file.name))?;
             let is_dirty = matches!(&file.facts, Some(FileContents::Database(facts)) if facts.is_dirty());
-            databases.push(TriedDatabase {
-                place,
-                directory,
-                number: header.database_id,
-                page_size: header.page_size,
-                is_dirty,
-            });
+            let (number, page_size) = (header.database_id, header.page_size);
+            databases.push(LaidOutDatabase { place, number, page_size, is_dirty });
         }
         databases.sort_by_key(|database| database.number);
         let log_place = place_of(self.logs[0]);
-        let log = overlay_of(&log_place, &mut overlays, &memory).await.map_err(|error| error.to_string())?;
+        let log = log_place.directory().map_err(|error| error.to_string())?;
         let base_name = self.base_name().ok_or("its logs have names of no log")?;
         let checkpoint = CheckpointFile::read(&log, &base_name).await.map_err(|error| error.to_string())?;
         let known = checkpoint.map_or(0, |checkpoint| usize::from(checkpoint.databases)).max(databases.len());
@@ -203,12 +229,10 @@ impl<'a> GroupFiles<'a> {
         let config = InstanceConfig {
             base_name,
             page_stamps: if are_stamps_required { PageStampMode::Durable } else { PageStampMode::WhileOpen },
-            // An existing journal is used all the same. No power cut tears what is in memory.
-            torn_page_protection: false,
             log_file: log_file.unwrap_or(plain.log_file),
             ..plain
         };
-        Ok(PreparedTrial { memory, log, log_place, databases, config })
+        Ok(GroupLayout { log: log_place, databases, config })
     }
 }
 

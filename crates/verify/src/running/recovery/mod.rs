@@ -11,6 +11,7 @@ mod brought_up;
 mod engine_panic;
 mod group_files;
 mod prepared_trial;
+mod storage_group;
 
 use super::{
     outcome::{FileOutcome, SetOutcome},
@@ -25,6 +26,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+pub use storage_group::{StorageGroupPlace, StorageGroupPlaces, storage_groups};
 use world::{ByteCount, World, real::Workers};
 
 /// The trial of one storage group.

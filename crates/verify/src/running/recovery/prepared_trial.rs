@@ -20,8 +20,6 @@ use world::{ByteOffset, Directory, IoErrorKind, overlay::OverlayMemory};
 pub struct TriedDatabase {
     pub place: FilePlace,
     pub directory: Rc<dyn Directory>,
-    /// Place in the storage group, from 1.
-    pub number: u32,
     pub page_size: PageSize,
     pub is_dirty: bool,
 }

@@ -1,0 +1,172 @@
+//! Copies of a log that were made after a backup, opened one by one, the newest first.
+//!
+//! Invariants:
+//!
+//! 1. All of it is only read.
+//! 2. Its exports and its clone have names of [`temporary_clones`](crate::protect::temporary_clones): what one that was killed
+//!    left is deleted once its time has passed.
+
+use super::{
+    devices::{DirectoryAccess, open_directory},
+    log_arguments::LogSource,
+};
+use crate::{
+    protect::{
+        backup_exports::{begin_export_of, delete_export},
+        backup_points::{PointsOfBackup, SetPoints},
+        temporary_clones::{OF_RESTORE, delete_clone, first_bytes, name_end},
+    },
+    server::{connection::ServerConnection, place::ServerPlace},
+};
+use control::web::{
+    client::{BackupPointRow, Method, NewCloneBody, in_uri},
+    rows::VolumePage,
+};
+use maildb::log::LogFolder;
+use report::Refusal;
+use std::collections::VecDeque;
+use world::World;
+
+/// Bytes of a volume's name in those of its clone and exports: a name has 128 at most.
+const VOLUME_BYTES_MAX: usize = 48;
+/// A restore has ended after so long, however large its volumes are.
+pub(super) const ENDED_WITHIN_S: i64 = 2 * 86_400;
+
+/// A copy of the log, before it is opened.
+enum LogCopyPlace {
+    /// The volume as it is now: its identity and name.
+    Volume { id: String, name: String },
+    /// A snapshot of a later backup.
+    Point(BackupPointRow),
+}
+
+/// The copies of one log.
+pub(super) struct LaterLogs {
+    pool: String,
+    volume: String,
+    /// Ends the names of what it makes.
+    name_end: String,
+    /// Newest first.
+    waiting: VecDeque<LogCopyPlace>,
+    /// Newest first.
+    open: Vec<LogFolder>,
+    exports: Vec<String>,
+    clone: Option<String>,
+}
+
+impl LaterLogs {
+    /// Those of the log on the volume of `point`, which belongs to `base`.
+    ///
+    /// # Errors
+    ///
+    /// `newest` names something that is not there, or is older than the backup.
+    pub async fn of(
+        world: &World,
+        server: &ServerConnection,
+        (known, base): (&SetPoints, &PointsOfBackup),
+        (point, newest): (&BackupPointRow, &LogSource),
+    ) -> Result<Self, Refusal> {
+        let mut last = u64::MAX;
+        let mut waiting = VecDeque::new();
+        match newest {
+            LogSource::Live => {
+                let (id, name) = (point.volume_id.clone(), point.volume.clone());
+                waiting.push_back(LogCopyPlace::Volume { id, name });
+            }
+            LogSource::Left(name) => waiting.push_back(volume_named(server, &point.pool, name).await?),
+            LogSource::Backup(meant) => {
+                let backup = known.whole(meant)?;
+                last = backup.note.sequence;
+                if last < base.note.sequence {
+                    let problem = format!("⟨logs⟩: {} is older than {}", backup.name, base.name);
+                    return Err(Refusal::new(problem, "give a later backup, all, or none"));
+                }
+            }
+        }
+        let later = known.backups().filter(|backup| {
+            backup.note.set == base.note.set
+                && (base.note.sequence + 1..=last).contains(&backup.note.sequence)
+        });
+        let points = later.flat_map(|backup| &backup.points);
+        let points: Vec<_> = points.filter(|one| one.volume_id == point.volume_id).cloned().collect();
+        waiting.extend(points.into_iter().rev().map(LogCopyPlace::Point));
+        let until_s = world.wall().seconds + ENDED_WITHIN_S;
+        Ok(Self {
+            pool: point.pool.clone(),
+            volume: point.volume.clone(),
+            name_end: format!("{OF_RESTORE}-{}", name_end(base.note.sequence, until_s)),
+            waiting,
+            open: Vec::new(),
+            exports: Vec::new(),
+            clone: None,
+        })
+    }
+
+    /// Those that are open.
+    pub fn open(&self) -> &[LogFolder] {
+        &self.open
+    }
+
+    /// Opens the next older copy; false if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, or the copy cannot be read.
+    pub async fn open_next(
+        &mut self,
+        world: &World,
+        server: &ServerConnection,
+        place: &ServerPlace,
+    ) -> Result<bool, Refusal> {
+        let Some(next) = self.waiting.pop_front() else { return Ok(false) };
+        let (exported, name) = match next {
+            LogCopyPlace::Volume { id, name } => {
+                let clone = format!("{}{}", first_bytes(&self.volume, VOLUME_BYTES_MAX), self.name_end);
+                let body = NewCloneBody { name: clone.clone(), snapshot: None, independent: false };
+                let path = format!("/v1/volumes/{}/clones", in_uri(&id));
+                self.clone = Some(clone.clone());
+                server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked()?;
+                (format!("{}/{clone}", self.pool), format!("{}/{name}", self.pool))
+            }
+            LogCopyPlace::Point(point) => {
+                let snapshot = format!("{}/{}@{}", point.pool, point.volume, point.name);
+                (snapshot.clone(), snapshot)
+            }
+        };
+        let volume = first_bytes(&self.volume, VOLUME_BYTES_MAX);
+        let export = format!("{volume}-{}{}", self.exports.len(), self.name_end);
+        self.exports.push(export.clone());
+        let uri = begin_export_of(world, server, (&export, exported, true), place).await?;
+        let directory = open_directory(world, (&uri, &name), DirectoryAccess::Read).await?;
+        self.open.push(LogFolder { directory, name });
+        Ok(true)
+    }
+
+    /// Deletes what was made.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, or refuses. The rest is deleted also if something is not.
+    pub async fn delete(self, server: &ServerConnection) -> Result<(), Refusal> {
+        drop(self.open);
+        let mut first = Ok(());
+        for export in &self.exports {
+            first = first.and(delete_export(server, export).await);
+        }
+        if let Some(clone) = &self.clone {
+            first = first.and(delete_clone(server, &self.pool, clone).await);
+        }
+        first
+    }
+}
+
+async fn volume_named(server: &ServerConnection, pool: &str, name: &str) -> Result<LogCopyPlace, Refusal> {
+    let page: VolumePage = server.get(&format!("/v1/volumes?name={}", in_uri(name))).await?;
+    match page.volumes.into_iter().find(|volume| volume.pool == pool) {
+        Some(volume) => Ok(LogCopyPlace::Volume { id: volume.id, name: volume.name }),
+        None => {
+            let problem = format!("⟨logs⟩: there is no volume {pool}/{name}");
+            Err(Refusal::new(problem, "give a backup, the volume that a restore left, all, or none"))
+        }
+    }
+}

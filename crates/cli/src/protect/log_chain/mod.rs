@@ -1,0 +1,18 @@
+//! Databases of a backup brought forward with logs that were written after it.
+//!
+//! Spindle's engine keeps its log on a volume of the set, so each later backup has a copy of it, and the live volume the newest
+//! one. The chain of its generations is proven before anything changes, on snapshots that are only read; then it is joined into
+//! the log of the restored volumes, and the engine recovers them.
+//!
+//! Reading order: `log_arguments` (what a person wants), `devices`, `backup_groups` (storage groups on the volumes of a backup),
+//! `later_logs` (copies of a log, newest first), `proof`, `chained_logs` (all of it).
+
+mod backup_groups;
+mod chained_logs;
+mod devices;
+mod later_logs;
+mod log_arguments;
+mod proof;
+
+pub use chained_logs::{BroughtForwardRow, ChainedLogs, LogPlan};
+pub use log_arguments::{LogArguments, LogSource, LogWish};

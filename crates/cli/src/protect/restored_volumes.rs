@@ -1,0 +1,194 @@
+//! The volumes of a set while they are restored: looked at, taken back, or cloned.
+//!
+//! Invariant: a volume that is as its point is left alone.
+
+use crate::{console::Console, server::connection::ServerConnection};
+use control::web::{
+    client::{BackupPointRow, Method, NewCloneBody, RollbackBody, VolumeUses, in_uri},
+    differences::DifferenceEnd,
+    rows::{RollbackRow, VolumeEntry, VolumePage},
+};
+use report::Refusal;
+use serde::Serialize;
+
+/// A volume, and the point that it goes back to.
+pub(super) struct RestoredVolume {
+    pub volume: VolumeEntry,
+    pub point: BackupPointRow,
+    /// Hosts that use it.
+    pub users: Vec<String>,
+    pub is_done: bool,
+}
+
+/// The early end of a restore.
+pub(super) struct EarlyEnd {
+    pub refusal: Refusal,
+    /// Volumes were restored, or cloned, before.
+    pub has_changed: bool,
+}
+
+impl EarlyEnd {
+    /// Of a restore that has changed volumes.
+    pub(super) fn after_changes(problem: String, remedy: String) -> Self {
+        Self { refusal: Refusal::new(problem, remedy), has_changed: true }
+    }
+}
+
+impl From<Refusal> for EarlyEnd {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, has_changed: false }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct RestoredRow {
+    /// `POOL/VOLUME`.
+    pub volume: String,
+    /// Name of the snapshot.
+    pub snapshot: String,
+    /// The volume with the state of before, or the clone; none if it was as its point already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub withheld_from: Vec<String>,
+}
+
+/// The volumes as they are now.
+pub(super) async fn look_at_all(
+    server: &ServerConnection,
+    points: &[BackupPointRow],
+) -> Result<Vec<RestoredVolume>, Refusal> {
+    let mut volumes = Vec::new();
+    for point in points {
+        volumes.push(look_at(server, point.clone()).await?);
+    }
+    Ok(volumes)
+}
+
+async fn look_at(server: &ServerConnection, point: BackupPointRow) -> Result<RestoredVolume, Refusal> {
+    let path = format!("/v1/volumes/{}", in_uri(&point.volume_id));
+    let volume: VolumeEntry = server.get(&path).await?;
+    let uses: VolumeUses = server.get(&format!("{path}/uses")).await?;
+    let mut users = uses.initiators;
+    if uses.nbd_clients {
+        users.push("NBD clients".to_owned());
+    }
+    let is_done = is_unchanged_since(server, &path, &point.name).await?;
+    Ok(RestoredVolume { volume, point, users, is_done })
+}
+
+/// True if nothing differs between a snapshot of a volume and now.
+async fn is_unchanged_since(server: &ServerConnection, path: &str, snapshot: &str) -> Result<bool, Refusal> {
+    let mut is_unchanged = false;
+    let path = format!("{path}/difference?from={}&summary=true", in_uri(snapshot));
+    let take = |line: &str| {
+        if let Ok(DifferenceEnd { totals }) = serde_json::from_str(line) {
+            let all = [&totals.data, &totals.zeroes, &totals.discarded, &totals.beyond_size];
+            is_unchanged = all.iter().all(|total| total.bytes == 0);
+        }
+        Ok(())
+    };
+    server.get_lines(&path, take).await?;
+    Ok(is_unchanged)
+}
+
+pub(super) fn refuse_users(volumes: &[RestoredVolume], is_forced: bool) -> Result<(), Refusal> {
+    let used = volumes.iter().find(|volume| !volume.users.is_empty() && !volume.is_done);
+    match used.filter(|_| !is_forced) {
+        None => Ok(()),
+        Some(used) => Err(Refusal::new(
+            format!("{} is used by {}: nothing was restored", used.path(), used.users.join(", ")),
+            "end the mail server, unmount and log out, or say ⟨force⟩ to withhold the volumes; ⟨as⟩ NAME restores beside them",
+        )),
+    }
+}
+
+pub(super) async fn roll_back_all(
+    server: &ServerConnection,
+    volumes: &[RestoredVolume],
+    console: &Console,
+) -> Result<Vec<RestoredRow>, EarlyEnd> {
+    let mut rows: Vec<RestoredRow> = Vec::new();
+    for volume in volumes {
+        if volume.is_done {
+            rows.push(volume.row());
+            continue;
+        }
+        let path = format!("/v1/volumes/{}/rollback", in_uri(&volume.volume.id));
+        let body = RollbackBody { snapshot: Some(volume.point.name.clone()), force: true };
+        let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await;
+        let done: RollbackRow = match reply.and_then(|reply| reply.parsed()) {
+            Ok(done) => done,
+            Err(refusal) => return Err(volume.ended_early(&rows, &refusal)),
+        };
+        let mut withheld_from = done.withheld_from;
+        withheld_from.extend(done.withheld_from_nbd.then(|| "all NBD clients".to_owned()));
+        console.say_progress(&format!("{}: restored", volume.path()));
+        let made = Some(format!("{}/{}", volume.volume.pool, done.left));
+        rows.push(RestoredRow { made, withheld_from, ..volume.row() });
+    }
+    Ok(rows)
+}
+
+pub(super) async fn clone_all(
+    server: &ServerConnection,
+    volumes: &[RestoredVolume],
+    suffix: &str,
+    console: &Console,
+) -> Result<Vec<RestoredRow>, EarlyEnd> {
+    let mut rows: Vec<RestoredRow> = Vec::new();
+    let names: Vec<String> = volumes.iter().map(|one| format!("{}-{suffix}", one.volume.name)).collect();
+    for (volume, name) in volumes.iter().zip(&names) {
+        let page: VolumePage = server.get(&format!("/v1/volumes?name={}", in_uri(name))).await?;
+        if page.volumes.iter().any(|known| known.pool == volume.volume.pool) {
+            let problem =
+                format!("there is a volume {}/{name} already: nothing was cloned", volume.volume.pool);
+            return Err(Refusal::new(problem, "choose another name, or delete it").into());
+        }
+    }
+    for (volume, name) in volumes.iter().zip(names) {
+        let path = format!("/v1/volumes/{}/clones", in_uri(&volume.volume.id));
+        let snapshot = Some(volume.point.name.clone());
+        let body = NewCloneBody { name: name.clone(), snapshot, independent: false };
+        let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await;
+        if let Err(refusal) = reply.and_then(|reply| reply.checked()) {
+            return Err(volume.ended_early(&rows, &refusal));
+        }
+        let made = format!("{}/{name}", volume.volume.pool);
+        console.say_progress(&format!("{made}: cloned"));
+        rows.push(RestoredRow { made: Some(made), ..volume.row() });
+    }
+    Ok(rows)
+}
+
+impl RestoredVolume {
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", self.volume.pool, self.volume.name)
+    }
+
+    pub(super) fn row(&self) -> RestoredRow {
+        RestoredRow {
+            volume: self.path(),
+            snapshot: self.point.name.clone(),
+            made: None,
+            used_by: self.users.clone(),
+            withheld_from: Vec::new(),
+        }
+    }
+
+    /// The refusal of a restore in which this volume failed after others.
+    fn ended_early(&self, done: &[RestoredRow], refusal: &Refusal) -> EarlyEnd {
+        let done: Vec<&str> = done.iter().filter(|row| row.made.is_some()).map(|row| &*row.volume).collect();
+        let before = match done.is_empty() {
+            true => "nothing was changed".to_owned(),
+            false => format!("{} is done", done.join(", ")),
+        };
+        let refusal = Refusal::new(
+            format!("{}: {}; {before}", self.path(), refusal.problem()),
+            format!("{}; then give the same command again, before a host connects", refusal.remedy()),
+        );
+        EarlyEnd { refusal, has_changed: !done.is_empty() }
+    }
+}

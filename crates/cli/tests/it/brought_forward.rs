@@ -1,0 +1,272 @@
+//! Databases of a backup brought forward with the logs of later ones, and of the live volume, by `protect restore`: the records
+//! are those of the database engine after an ordinary recovery of what the killed server left.
+
+use crate::{
+    judged_exports::until,
+    pool_backups::{all_records, copy_files},
+    pool_drives::done,
+    sites_served::Served,
+    spindle::{Bench, ProgramOutput, answered, is_full_run, json_of},
+};
+use array::pool::{OpenSetting, open};
+use maildb::{ColumnId, Value};
+use serde_json::Value as Json;
+use std::{
+    path::Path,
+    process::{Child, Stdio},
+    rc::Rc,
+    thread,
+    time::Duration,
+};
+use world::{
+    BlockDevice,
+    real::{self, AccessMode, FileDevice, RealOptions},
+};
+
+const SITE: &str = "
+[serve]
+nbd = '127.0.0.1:0'
+iscsi = '127.0.0.1:0'
+[[group]]
+name = 'mail'
+drives = 2
+drive_gb = 0.6
+[[group]]
+name = 'logs'
+drives = 2
+drive_gb = 0.6
+[[volume]]
+name = 'store'
+group = 'mail'
+gb = 0.0625
+[[volume]]
+name = 'log'
+group = 'logs'
+gb = 0.125
+[[target]]
+name = 'mail'
+[[target.unit]]
+number = 3
+volume = 'mail/store'
+[[target]]
+name = 'logs'
+[[target.unit]]
+number = 4
+volume = 'logs/log'
+[[protect]]
+set = 'post'
+volumes = ['mail/store', 'logs/log']
+logs = ['logs/log']
+schedules = ['24x1h']
+";
+
+/// Every record of a group, in order.
+type Records = Vec<Vec<(ColumnId, Value)>>;
+
+struct MailServer {
+    bench: Bench,
+    served: Served,
+}
+
+impl MailServer {
+    fn begin() -> Self {
+        let bench = Bench::new();
+        bench.make_file("site.toml", SITE.as_bytes());
+        let served = Served::begin(&bench);
+        Self { bench, served }
+    }
+
+    /// Arguments of a run of databases on the two units.
+    fn prove(&self, options: &[&'static str]) -> Vec<String> {
+        let run = ["--size", "16MiB", "--cache", "4MiB", "--seed", "9"];
+        let places = ["prove", self.served.uri("/3"), "--logs", self.served.uri("/4")];
+        let words = places.into_iter().chain(run).chain(options.iter().copied());
+        words.map(str::to_owned).collect()
+    }
+
+    fn create_databases(&self) {
+        let words = self.prove(&["--duration", "1s"]);
+        answered(&self.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+
+    /// A run that holds a rate until it is killed.
+    fn begin_load(&self) -> Child {
+        let words = self.prove(&["--mailboxes", "60", "--iops", "1", "--duration", "10m"]);
+        let mut command = self.bench.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn said(&self, arguments: &[&str]) -> ProgramOutput {
+        self.bench.run(&[arguments, &["--state", "state", "--json"]].concat())
+    }
+
+    fn answer(&self, arguments: &[&str]) -> Json {
+        json_of(&done(&self.said(arguments)))
+    }
+
+    fn refused(&self, arguments: &[&str]) -> String {
+        let said = self.said(arguments);
+        assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
+        said.stderr
+    }
+
+    fn back_up(&self) -> String {
+        self.answer(&["protect", "now", "post", "--hold", "test"])["number"].to_string()
+    }
+
+    /// Lets the killed host in again.
+    fn readmit(&self) {
+        for volume in ["state/pools/mail/store", "state/pools/logs/log"] {
+            done(&self.bench.run(&["volume", "readmit", volume, "--all"]));
+        }
+    }
+
+    /// Transactions that a restore of the backup would add.
+    fn commits_behind(&self, backup: &str) -> u64 {
+        let looked_at = self.answer(&["protect", "restore", "post", backup, "--dry-run"]);
+        assert!(looked_at["not_brought_forward"].is_null(), "{looked_at}");
+        looked_at["logs"][0]["commits"].as_u64().unwrap()
+    }
+
+    /// Names of all volumes and exports that were made for a while.
+    fn left(&self) -> Vec<String> {
+        let show = |pool| self.bench.run(&["pool", "show", &format!("state/pools/{pool}"), "--json"]);
+        let pools = ["mail", "logs"].map(|pool| json_of(&done(&show(pool))));
+        let volumes = pools.iter().flat_map(|pool| pool["volumes"].as_array().unwrap().clone());
+        let names = volumes.map(|volume| volume["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.contains("restore")).collect()
+    }
+}
+
+/// What an ordinary recovery finds on two volumes of the stopped pools.
+fn records(bench: &Bench, [store, log]: [&str; 2]) -> Records {
+    let folder = bench.make_folder(&format!("copied-{store}"));
+    real::run(0, RealOptions::default(), async |world| {
+        for (pool, volume) in [("mail", store), ("logs", log)] {
+            let drives = bench.path(&format!("state/pools/{pool}"));
+            let pool = open(&world, &drives_in(&drives), OpenSetting::default()).await.expect("it opens");
+            copy_files(&pool, volume, &folder).await;
+            pool.close().await.expect("it closes");
+        }
+        all_records(&world, &folder).await
+    })
+}
+
+fn drives_in(folder: &Path) -> Vec<Rc<dyn BlockDevice>> {
+    let drive = |number| folder.join(format!("drive-{number}.spindle"));
+    (1..=2)
+        .map(|number| {
+            Rc::new(FileDevice::open(&drive(number), AccessMode::ReadWrite).unwrap()) as Rc<dyn BlockDevice>
+        })
+        .collect()
+}
+
+#[test]
+fn logs_bring_a_backup_forward_to_where_a_killed_mail_server_was() {
+    let server = MailServer::begin();
+    server.create_databases();
+    let first = server.back_up();
+    let mut load = server.begin_load();
+    until("transactions are in the log", || {
+        thread::sleep(Duration::from_millis(300));
+        server.commits_behind(&first) > 20
+    });
+    let second = server.back_up();
+    let then = server.commits_behind(&first);
+    until("there are more", || {
+        server.commits_behind(&second) > 0 && server.commits_behind(&first) > then + 20
+    });
+    load.kill().unwrap();
+    load.wait().unwrap();
+
+    // Beside the live volumes: up to the kill, up to the second backup, and that backup alone.
+    let forward = server.answer(&["protect", "restore", "post", &first, "--as", "forward"]);
+    let commits = forward["logs"][0]["commits"].as_u64().unwrap();
+    assert!(commits > then, "{forward}");
+    assert_eq!(
+        forward["logs"][0]["logs"].as_array().unwrap().last().unwrap()["from"],
+        "logs/log",
+        "{forward}"
+    );
+    let to_second =
+        server.answer(&["protect", "restore", "post", &first, "--as", "second", "--logs", &second]);
+    assert!(to_second["logs"][0]["commits"].as_u64().unwrap() < commits, "{to_second}");
+    let alone = server.answer(&["protect", "restore", "post", &second, "--as", "alone", "--logs", "none"]);
+    assert_eq!(alone["logs"], json_of("[]"), "{alone}");
+    // To a time between, and to one that the backup itself is past.
+    let time = to_second["logs"][0]["time"].as_str().unwrap().replace(" UTC", "Z").replace(' ', "T");
+    let to_time = server.answer(&["protect", "restore", "post", &first, "--as", "timed", "--to-time", &time]);
+    let timed = to_time["logs"][0]["commits"].as_u64().unwrap();
+    assert!(timed > 0 && timed < commits, "{to_time} {to_second}");
+    for (words, why) in [
+        (&["--to-time", "2026-01-01T00:00:00Z"][..], "choose an earlier backup"),
+        (&["--to-log", "FFFFF"], "there is no generation 0xFFFFF"),
+        (&["--logs", "none", "--to-log", "9"], "goes no further than the backup"),
+        (&["--logs", "log~7"], "there is no volume logs/log~7"),
+    ] {
+        let refused =
+            server.refused(&[&["protect", "restore", "post", &first, "--as", "not"], words].concat());
+        assert!(refused.contains(why), "{words:?} {refused}");
+    }
+    assert_eq!(server.left(), [""; 0], "copies of logs are gone");
+
+    // In place it stays with the backup, and says what logs would add.
+    let refused = server.refused(&["protect", "restore", "post", &first, "--yes", "post", "--logs", "all"]);
+    assert!(refused.contains("logs are joined beside the live volumes alone"), "{refused}");
+    let restored = server.answer(&["protect", "restore", "post", &first, "--yes", "post"]);
+    assert_eq!(restored["logs"], json_of("[]"), "{restored}");
+    let why = restored["not_brought_forward"][0].as_str().unwrap();
+    assert!(
+        why.contains(&format!("{commits} transactions further")) && why.contains("--as NAME"),
+        "{restored}"
+    );
+    let MailServer { bench, served } = server;
+    served.end();
+    let head = records(&bench, ["store~1", "log~1"]);
+    assert!(head.len() > 100, "{} records", head.len());
+    assert!(records(&bench, ["store-forward", "log-forward"]) == head, "beside");
+    assert!(records(&bench, ["store", "log"]) != head, "in place");
+    let second = records(&bench, ["store-alone", "log-alone"]);
+    assert!(records(&bench, ["store-second", "log-second"]) == second && second != head);
+}
+
+#[test]
+fn a_log_of_another_line_is_refused_and_each_line_can_be_restored() {
+    if !is_full_run("logs of two lines") {
+        return;
+    }
+    let server = MailServer::begin();
+    server.create_databases();
+    let first = server.back_up();
+    let grow = |than: u64| {
+        let mut load = server.begin_load();
+        until("transactions are in the log", || {
+            thread::sleep(Duration::from_millis(300));
+            server.commits_behind(&first) > than
+        });
+        load.kill().unwrap();
+        load.wait().unwrap();
+    };
+    grow(20);
+    let second = server.back_up();
+    let of_first_line = server.commits_behind(&first);
+    // The databases go back, and another line begins.
+    server.answer(&["protect", "restore", "post", &first, "--logs", "none", "--yes", "post"]);
+    server.readmit();
+    grow(20);
+    let forks = server.refused(&["protect", "restore", "post", &second, "--as", "not"]);
+    assert!(forks.contains("forks") && forks.contains("--logs"), "{forks}");
+    let words = ["protect", "restore", "post", &first, "--as", "old", "--logs"];
+    let old = server.answer(&[&words[..], &[&second]].concat());
+    assert_eq!(old["logs"][0]["commits"], of_first_line, "{old}");
+    let words = ["protect", "restore", "post", &second, "--as", "left", "--logs", "log~1"];
+    server.answer(&words);
+    let new = server.answer(&["protect", "restore", "post", &first, "--as", "new"]);
+    assert!(new["logs"][0]["commits"].as_u64().unwrap() > 20, "{new}");
+    let MailServer { bench, served } = server;
+    served.end();
+    let left = records(&bench, ["store~1", "log~1"]);
+    assert!(records(&bench, ["store-left", "log-left"]) == left, "the line that was left");
+    let live = records(&bench, ["store", "log"]);
+    assert!(records(&bench, ["store-new", "log-new"]) == live && live != left, "the line that goes on");
+}
