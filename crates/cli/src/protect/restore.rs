@@ -43,8 +43,7 @@ the moment of the backup. With --as, databases of Spindle's own format then go f
 the live volume, as far as these go (--logs all); the chain of logs is proven before anything is made. In place they stay as the \
 backup has them, and it says how far logs would bring them. Other databases replay their logs themselves, and get those of the \
 backup. What each volume held stays as VOLUME~1, to which 'spindle volume rollback' goes back. If it ends early, give the same \
-command again before a host connects: it goes on. It takes a token with the role \
-admin; --as with --logs none takes operate.
+command again before a host connects: it goes on. It takes a token with the role admin; --as with --logs none takes operate.
 
 Exits with 0, and with 2 if it was refused or ended early.")]
 pub struct RestoreArguments {
@@ -129,9 +128,19 @@ pub async fn run(
     };
     let points = &points_to_restore(known, base)?;
     let chained = ChainedLogs { world, server, place, console, known, base, points };
+    let is_in_place = arguments.beside.is_none() && backup.note.kind != BackupKind::InterimLogs;
+    let mut unproven = Vec::new();
     let plan = match &wish {
-        Some(wish) => Some(Box::pin(chained.prove(wish)).await?),
         None => None,
+        Some(wish) => match Box::pin(chained.prove(wish)).await {
+            Ok(plan) => Some(plan),
+            // In place no log is joined, unless one is asked for, which is refused.
+            Err(refusal) if is_in_place && !wish.is_said => {
+                unproven.push(refusal.to_string());
+                None
+            }
+            Err(refusal) => return Err(refusal),
+        },
     };
     let has_groups = plan.as_ref().is_some_and(LogPlan::has_groups);
     // Logs of another engine, which replays them itself.
@@ -147,6 +156,7 @@ pub async fn run(
         }
     };
     let mut logs = LogOutcome::of(plan.as_ref());
+    logs.problems.extend(unproven);
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => {
             restore.end(plan).await?;
@@ -264,9 +274,13 @@ impl SetRestore<'_> {
         if further.is_empty() {
             return Ok(());
         }
-        if self.wish.as_ref().is_some_and(|wish| wish.is_said) {
+        let is_of_logs = self.backup.note.kind == BackupKind::InterimLogs;
+        if is_of_logs || self.wish.as_ref().is_some_and(|wish| wish.is_said) {
             let problem = format!("logs are joined beside the live volumes alone: {}", further.join("; "));
-            return Err(Refusal::new(problem, "say ⟨as⟩ NAME, or ⟨logs⟩ none to go back to the backup"));
+            return Err(Refusal::new(
+                problem,
+                "say ⟨as⟩ NAME; or ⟨logs⟩ none, and a full backup, to go back to that",
+            ));
         }
         logs.problems.extend(further.into_iter().map(|text| format!("⟨as⟩ NAME brings {text}")));
         logs.rows.clear();

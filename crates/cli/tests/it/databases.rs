@@ -45,11 +45,11 @@ fn groups_at_a_held_rate_are_spread_over_all_paths() {
     }
     let places = ["prove", "a", "b", "--logs", "log", "--groups", "2", "--databases", "2"];
     let load =
-        ["--mailboxes", "200", "--iops", "0.5", "--set", "insert_percent=45", "--set", "read_percent=30"];
+        ["--mailboxes", "200", "--iops", "0.1", "--set", "insert_percent=45", "--set", "read_percent=30"];
     let size = ["--size", "32MiB", "--cache", "8MiB", "--duration", "3s", "--report", "result"];
     let said = bench.run(&[&places[..], &load, &size].concat());
     answered(&said);
-    assert!(said.stdout.contains("2 groups of 2 databases, 200 mailboxes at 0.5 IOPS"), "{}", said.stdout);
+    assert!(said.stdout.contains("2 groups of 2 databases, 200 mailboxes at 0.1 IOPS"), "{}", said.stdout);
     assert_eq!(
         names(&bench.path("a")),
         ["sg1-db1.edb", "sg1-db1.stamps", "sg2-db1.edb", "sg2-db1.stamps", "spindle-run.json"]
