@@ -89,7 +89,7 @@ struct RestoreAnswer<'a> {
     volumes: Vec<RestoredRow>,
     /// Storage groups that logs bring further than the backup.
     logs: Vec<BroughtForwardRow>,
-    /// Why databases are as the backup has them, if logs were wanted.
+    /// The reasons for databases that are as the backup has them, if logs were wanted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_brought_forward: Vec<String>,
 }
@@ -104,7 +104,7 @@ struct SetRestore<'r> {
     wish: Option<LogWish>,
 }
 
-/// What logs add to a backup.
+/// The gain of a backup by logs.
 #[derive(Default)]
 struct LogOutcome {
     rows: Vec<BroughtForwardRow>,

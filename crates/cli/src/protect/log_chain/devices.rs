@@ -5,7 +5,7 @@ use serving::remote::{Remote, RemoteSettings};
 use std::{path::Path, rc::Rc};
 use world::{BlockDevice, Directory, ExtentDirectory, IoError, World, overlay::ReadOnlyView};
 
-/// What may be done with a directory.
+/// The right to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectoryAccess {
     Read,

@@ -42,7 +42,7 @@ pub struct LogWish {
 }
 
 impl LogArguments {
-    /// What is wanted; `None` if nothing is to be brought forward.
+    /// The wanted logs; `None` if nothing is to be brought forward.
     ///
     /// # Errors
     ///

@@ -183,6 +183,10 @@ fn a_volume_stays_withheld_from_clients_that_a_rollback_withheld_it_from() {
 
 #[test]
 fn what_happens_to_a_group_happens_to_all_its_volumes_or_to_none() {
+    if std::env::var_os("SPINDLE_FULL").is_none() {
+        println!("skipped: groups of volumes are of full runs alone (cargo xtask test --full)");
+        return;
+    }
     let (branching, grouping) = (Branching::Always, Branching::Always);
     let options = PoolRunOptions { branching, grouping, ..PoolRunOptions::default() };
     let reports: Vec<_> =
@@ -217,6 +221,12 @@ fn a_subscriber_that_holds_answers_and_pins_log_has_what_the_volumes_have() {
 
 #[test]
 fn a_replay_makes_stable_what_a_killed_process_had_cached() {
+    if std::env::var_os("SPINDLE_FULL").is_none() {
+        println!(
+            "skipped: replays that make cached data stable are of full runs alone (cargo xtask test --full)"
+        );
+        return;
+    }
     let options = PoolRunOptions { cuts_behind_replay: true, ..PoolRunOptions::default() };
     let (seeds, cut) = sum_of(options, |report| report.tally.replays_cut);
     println!("note: {seeds} seeds: {cut} power cuts right behind a replay that had found records");

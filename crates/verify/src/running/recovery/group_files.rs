@@ -33,8 +33,8 @@ const CACHE: ByteCount = ByteCount::mib(64);
 /// Sizes of log files that the engine can continue with; otherwise it takes its default.
 const LOG_FILE: std::ops::RangeInclusive<u64> = 256 << 10..=64 << 20;
 
-/// Where the files of a storage group lie, and the engine's settings for them.
-pub struct GroupLayout {
+/// The places of a storage group's files, and the engine's settings for them.
+pub struct StorageGroupLayout {
     /// Any file of its log.
     pub log: FilePlace,
     /// In their order.
@@ -191,8 +191,11 @@ impl<'a> GroupFiles<'a> {
         Ok(PreparedTrial { memory, log, log_place, databases, config })
     }
 
-    /// Where its files lie, and the engine's settings for them; or the reason why the engine cannot open it.
-    pub async fn layout(&self, candidates: &BTreeMap<&Path, &Candidate>) -> Result<GroupLayout, String> {
+    /// The places of its files, and the engine's settings for them; or the reason why the engine cannot open it.
+    pub async fn layout(
+        &self,
+        candidates: &BTreeMap<&Path, &Candidate>,
+    ) -> Result<StorageGroupLayout, String> {
         let mut databases = Vec::new();
         let place_of = |file: &FileOutcome| candidates[file.path.as_path()].place.clone();
         for file in &self.databases {
@@ -232,7 +235,7 @@ impl<'a> GroupFiles<'a> {
             log_file: log_file.unwrap_or(plain.log_file),
             ..plain
         };
-        Ok(GroupLayout { log: log_place, databases, config })
+        Ok(StorageGroupLayout { log: log_place, databases, config })
     }
 }
 

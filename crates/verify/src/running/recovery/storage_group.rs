@@ -1,6 +1,6 @@
 //! Storage groups for those who open them where they lie, with an engine that writes.
 
-use super::group_files::{GroupFiles, GroupLayout};
+use super::group_files::{GroupFiles, StorageGroupLayout};
 use crate::running::{
     places::{Candidate, FileDiscovery},
     rate_limiter::RateLimiter,
@@ -60,7 +60,7 @@ pub async fn storage_groups(
     Ok(all)
 }
 
-fn place_of(GroupLayout { log, databases, config }: GroupLayout) -> StorageGroupPlace {
+fn place_of(StorageGroupLayout { log, databases, config }: StorageGroupLayout) -> StorageGroupPlace {
     let databases = databases.iter().map(|one| (one.place.folder(), one.place.name())).collect();
     StorageGroupPlace { log: log.folder(), databases, config }
 }
