@@ -234,7 +234,7 @@ impl SetRestore<'_> {
         }
         match self.end(plan).await {
             Err(refusal) if cloned.is_ok() => {
-                self.console.warn(&format!("copies of logs are left, and go by themselves: {refusal}"));
+                self.console.warn(&format!("copies of logs are left until their time is over: {refusal}"));
                 cloned
             }
             _ => cloned,
