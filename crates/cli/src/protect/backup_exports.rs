@@ -9,8 +9,9 @@ use control::web::client::{BackupPointRow, ExportRow, Method, NewExportBody, in_
 use nbd::NbdUri;
 use protect::backup_schedule::set_and_sequence_of;
 use report::Refusal;
-use std::time::Duration;
-use world::{Address, World};
+use serving::remote::{Remote, RemoteSettings};
+use std::{path::Path, rc::Rc, time::Duration};
+use world::{Address, BlockDevice, World};
 
 /// Time for an export to be there, and the interval of looking for it.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
@@ -63,6 +64,27 @@ impl BackupExports {
         }
         Ok(())
     }
+}
+
+/// A text with the names of exports for people in place of their URIs, which are gone when it is read.
+pub fn in_names(named: &[(String, String)], text: &str) -> String {
+    named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name))
+}
+
+/// Opens the device behind the URI of an export; `name` is for people, `remedy` what they do if it is not reached.
+///
+/// # Errors
+///
+/// It is not reached.
+pub async fn open_export(
+    world: &World,
+    (uri, name): (&str, &str),
+    remedy: &str,
+) -> Result<Rc<dyn BlockDevice>, Refusal> {
+    let remote = Remote::of(Path::new(uri), &RemoteSettings::default(), &|_| None)?;
+    let remote = remote.ok_or_else(|| Refusal::new(format!("{uri} is no URI of an export"), ""))?;
+    let opened = remote.open(world, None).await;
+    Ok(opened.map_err(|error| Refusal::new(format!("{name}: {error}"), remedy))?.device)
 }
 
 /// Deletes the exports that a reader of a set's backups left behind which was killed. No other reader with this purpose may be

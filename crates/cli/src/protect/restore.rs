@@ -270,7 +270,7 @@ impl SetRestore<'_> {
     /// Logs are joined on clones alone: says how far they would go, or refuses if a person wants them.
     fn stay_with_backup(&self, logs: &mut LogOutcome) -> Result<(), Refusal> {
         let further: Vec<String> =
-            logs.rows.iter().filter(|row| !row.logs.is_empty()).map(BroughtForwardRow::text).collect();
+            logs.rows.iter().filter(|row| row.goes_further()).map(BroughtForwardRow::text).collect();
         if further.is_empty() {
             return Ok(());
         }
@@ -307,7 +307,7 @@ impl SetRestore<'_> {
             Err(early) => vec![early.refusal.problem().to_owned()],
         };
         let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
-        let forward = logs.rows.iter().filter(|row| !row.logs.is_empty()).map(|row| &*row.time).max();
+        let forward = logs.rows.iter().filter(|row| row.goes_further()).map(|row| &*row.time).max();
         let forward = forward.filter(|_| problems.is_empty());
         let what = match forward {
             Some(time) => format!("all volumes, with logs to {time}"),

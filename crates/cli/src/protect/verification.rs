@@ -3,7 +3,7 @@
 //! The verb, the server's own thread and the agent of a mail host run it.
 
 use super::{
-    backup_exports::BackupExports,
+    backup_exports::{BackupExports, in_names},
     backup_points::{PointsOfBackup, SetPoints},
     restore::points_to_restore,
 };
@@ -108,9 +108,7 @@ impl BackupVerifier<'_> {
         named: Vec<(String, String)>,
         (level, throttle): (VerifyLevel, Option<ByteCount>),
     ) -> Result<DeviceCheck, Refusal> {
-        // Exports are gone when people read of them.
-        let in_names =
-            |text: &str| named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name));
+        let in_names = |text: &str| in_names(&named, text);
         let is_beside_work = matches!(self.watching, Watching::Thread(_));
         let wanted = VerifyArguments {
             // Beside other work one processor is enough.

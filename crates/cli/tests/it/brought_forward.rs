@@ -138,7 +138,7 @@ impl MailServer {
     }
 }
 
-/// What an ordinary recovery finds on two volumes of the stopped pools.
+/// The records that an ordinary recovery finds on two volumes of the stopped pools.
 fn records(bench: &Bench, [store, log]: [&str; 2]) -> Records {
     let folder = bench.make_folder(&format!("copied-{store}"));
     real::run(0, RealOptions::default(), async |world| {

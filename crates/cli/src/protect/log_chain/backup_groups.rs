@@ -2,6 +2,7 @@
 
 use crate::{
     console::Console,
+    protect::backup_exports::in_names,
     verify::{arguments::VerifyArguments, brought_up::storage_groups},
 };
 use ::verify::running::{StorageGroupPlace, VerifyLevel};
@@ -33,9 +34,7 @@ impl BackupGroups {
     ///
     /// They cannot be read.
     pub async fn find(world: &World, named: &[(String, String)], console: &Console) -> Result<Self, Refusal> {
-        // Exports are gone when people read of them.
-        let in_names =
-            |text: &str| named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name));
+        let in_names = |text: &str| in_names(named, text);
         let paths = named.iter().map(|(uri, _)| PathBuf::from(uri)).collect();
         let arguments = VerifyArguments::of(paths, VerifyLevel::Chain);
         let found = storage_groups(world, &arguments, console).await;

@@ -9,7 +9,7 @@
 use super::{
     backup_groups::{BackupGroup, BackupGroups},
     devices::{DirectoryAccess, open_directory},
-    later_logs::{ENDED_WITHIN_S, LaterLogs},
+    later_logs::{LaterLogs, end_of_names, temporary_name},
     log_arguments::LogWish,
     proof::{prove, refusal},
 };
@@ -18,7 +18,6 @@ use crate::{
     protect::{
         backup_exports::{BackupExports, begin_export_of, delete_export},
         backup_points::{PointsOfBackup, SetPoints},
-        temporary_clones::{OF_RESTORE, first_bytes, name_end},
     },
     server::{connection::ServerConnection, place::ServerPlace},
 };
@@ -34,9 +33,6 @@ use std::{
     rc::Rc,
 };
 use world::{Directory, World};
-
-/// Bytes of a volume's name in that of its export.
-const VOLUME_BYTES_MAX: usize = 48;
 
 /// Everything that a chain is found with.
 #[derive(Clone, Copy)]
@@ -160,10 +156,9 @@ impl ChainedLogs<'_> {
     /// A volume cannot be written, or is not as the backup. The volumes can be restored and joined again.
     pub async fn join(&self, plan: &mut LogPlan, volumes: &[String], wish: &LogWish) -> Result<(), Refusal> {
         assert_eq!(volumes.len(), self.points.len(), "a volume for each point");
-        let until_s = self.world.wall().seconds + ENDED_WITHIN_S;
-        let end = format!("{OF_RESTORE}-{}", name_end(self.base.note.sequence, until_s));
+        let end = end_of_names(self.world, self.base);
         let name = |(index, point): (usize, &BackupPointRow)| {
-            format!("{}-w{index}{end}", first_bytes(&point.volume, VOLUME_BYTES_MAX))
+            temporary_name(&point.volume, &format!("-w{index}"), &end)
         };
         let exports: Vec<String> = self.points.iter().enumerate().map(name).collect();
         let joining = async {
@@ -274,10 +269,15 @@ impl BroughtForwardRow {
         }
     }
 
+    /// True if logs bring it further than the backup.
+    pub fn goes_further(&self) -> bool {
+        !self.logs.is_empty()
+    }
+
     /// A line for a person.
     pub fn text(&self) -> String {
         let databases = self.databases.join(" and ");
-        if self.logs.is_empty() {
+        if !self.goes_further() {
             return format!("{databases}: the logs reach no further than the backup, {}", self.time);
         }
         let from: Vec<String> = self

@@ -1,9 +1,12 @@
 //! Exports of a server as directories of files.
 
+use crate::protect::backup_exports::open_export;
 use report::Refusal;
-use serving::remote::{Remote, RemoteSettings};
-use std::{path::Path, rc::Rc};
+use std::rc::Rc;
 use world::{BlockDevice, Directory, ExtentDirectory, IoError, World, overlay::ReadOnlyView};
+
+/// For an export that is not reached, or not divided into files.
+const REMEDY: &str = "see the messages of the server";
 
 /// The right to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +25,8 @@ pub(super) async fn open_directory(
     (uri, name): (&str, &str),
     access: DirectoryAccess,
 ) -> Result<Rc<dyn Directory>, Refusal> {
-    let refused = |error: IoError| Refusal::new(format!("{name}: {error}"), "see the messages of the server");
-    let remote = Remote::of(Path::new(uri), &RemoteSettings::default(), &|_| None)?;
-    let remote = remote.ok_or_else(|| Refusal::new(format!("{uri} is no URI of an export"), ""))?;
-    let device: Rc<dyn BlockDevice> = remote.open(world, None).await.map_err(refused)?.device;
+    let refused = |error: IoError| Refusal::new(format!("{name}: {error}"), REMEDY);
+    let device = open_export(world, (uri, name), REMEDY).await?;
     let device: Rc<dyn BlockDevice> = match access {
         DirectoryAccess::Read => Rc::new(ReadOnlyView(device)),
         DirectoryAccess::Write => device,

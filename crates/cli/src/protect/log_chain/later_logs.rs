@@ -30,7 +30,7 @@ use world::World;
 /// Bytes of a volume's name in those of its clone and exports: a name has 128 at most.
 const VOLUME_BYTES_MAX: usize = 48;
 /// A restore has ended after so long, however large its volumes are.
-pub(super) const ENDED_WITHIN_S: i64 = 2 * 86_400;
+const ENDED_WITHIN_S: i64 = 2 * 86_400;
 
 /// A copy of the log, before it is opened.
 enum LogCopyPlace {
@@ -90,11 +90,10 @@ impl LaterLogs {
         let points = later.flat_map(|backup| &backup.points);
         let points: Vec<_> = points.filter(|one| one.volume_id == point.volume_id).cloned().collect();
         waiting.extend(points.into_iter().rev().map(LogCopyPlace::Point));
-        let until_s = world.wall().seconds + ENDED_WITHIN_S;
         Ok(Self {
             pool: point.pool.clone(),
             volume: point.volume.clone(),
-            name_end: format!("{OF_RESTORE}-{}", name_end(base.note.sequence, until_s)),
+            name_end: end_of_names(world, base),
             waiting,
             open: Vec::new(),
             exports: Vec::new(),
@@ -121,7 +120,7 @@ impl LaterLogs {
         let Some(next) = self.waiting.pop_front() else { return Ok(false) };
         let (exported, name) = match next {
             LogCopyPlace::Volume { id, name } => {
-                let clone = format!("{}{}", first_bytes(&self.volume, VOLUME_BYTES_MAX), self.name_end);
+                let clone = temporary_name(&self.volume, "", &self.name_end);
                 let body = NewCloneBody { name: clone.clone(), snapshot: None, independent: false };
                 let path = format!("/v1/volumes/{}/clones", in_uri(&id));
                 self.clone = Some(clone.clone());
@@ -133,8 +132,7 @@ impl LaterLogs {
                 (snapshot.clone(), snapshot)
             }
         };
-        let volume = first_bytes(&self.volume, VOLUME_BYTES_MAX);
-        let export = format!("{volume}-{}{}", self.exports.len(), self.name_end);
+        let export = temporary_name(&self.volume, &format!("-{}", self.exports.len()), &self.name_end);
         self.exports.push(export.clone());
         let uri = begin_export_of(world, server, (&export, exported, true), place).await?;
         let directory = open_directory(world, (&uri, &name), DirectoryAccess::Read).await?;
@@ -169,4 +167,15 @@ async fn volume_named(server: &ServerConnection, pool: &str, name: &str) -> Resu
             Err(Refusal::new(problem, "give a backup, the volume that a restore left, all, or none"))
         }
     }
+}
+
+/// The end of the names that a restore of `base` gives from now on.
+pub(super) fn end_of_names(world: &World, base: &PointsOfBackup) -> String {
+    let until_s = world.wall().seconds + ENDED_WITHIN_S;
+    format!("{OF_RESTORE}-{}", name_end(base.note.sequence, until_s))
+}
+
+/// The name of a clone or an export of a volume.
+pub(super) fn temporary_name(volume: &str, kind: &str, end: &str) -> String {
+    format!("{}{kind}{end}", first_bytes(volume, VOLUME_BYTES_MAX))
 }

@@ -5,7 +5,7 @@
 use crate::{
     console::Console,
     protect::{
-        backup_exports::BackupExports,
+        backup_exports::{BackupExports, in_names},
         backup_points::{PointsOfBackup, SetPoints},
         restore::points_to_restore,
     },
@@ -96,9 +96,7 @@ impl MailDatabases {
         named: Vec<(String, String)>,
         console: &Console,
     ) -> Result<Self, Refusal> {
-        // Exports are gone when people read of them.
-        let in_names =
-            |text: &str| named.iter().fold(text.to_owned(), |text, (uri, name)| text.replace(uri, name));
+        let in_names = |text: &str| in_names(&named, text);
         let paths = named.iter().map(|(uri, _)| PathBuf::from(uri)).collect();
         let arguments = VerifyArguments::of(paths, VerifyLevel::Chain);
         let open = OpenDatabases::bring_up(world, &arguments, console).await;

@@ -1,13 +1,13 @@
 //! Volumes of a backup as devices of this process, and as files.
 
+use crate::protect::backup_exports::open_export;
 use control::web::client::BackupPointRow;
 use recovery::{
     shown_files::ShownFile,
     volume_parts::{ImageContent, ImagePart, parts_of},
 };
 use report::Refusal;
-use serving::remote::{Remote, RemoteSettings};
-use std::{collections::BTreeSet, path::Path, rc::Rc};
+use std::{collections::BTreeSet, rc::Rc};
 use world::{BlockDevice, World};
 
 /// A volume that is reached, with its parts.
@@ -32,9 +32,7 @@ pub(super) async fn reach(
 ) -> Result<ReachedVolume, Refusal> {
     let path = format!("{}/{}", point.pool, point.volume);
     let refused = |error: world::IoError| Refusal::new(format!("{path}: {error}"), "");
-    let remote = Remote::of(Path::new(uri), &RemoteSettings::default(), &|_| None)?;
-    let remote = remote.ok_or_else(|| Refusal::new(format!("{uri} is no URI of an export"), ""))?;
-    let device: Rc<dyn BlockDevice> = remote.open(world, None).await.map_err(refused)?.device;
+    let device = open_export(world, (uri, &path), "").await?;
     let parts = parts_of(device).await.map_err(refused)?;
     let plain = |text: &str| text.replace(['/', '\0'], "_");
     let long_name = format!("{}-{}", plain(&point.pool), plain(&point.volume));
