@@ -103,8 +103,7 @@ fn a_group_over_two_pools_is_found_as_one_state_whatever_is_asked_and_whatever_c
 #[cfg(debug_assertions)]
 #[test]
 fn each_planted_bug_of_dr_groups_is_noticed_within_a_few_seeds() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of DR groups are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of DR groups are of") {
         return;
     }
     use control::planted::DrBug;
@@ -129,8 +128,7 @@ fn each_planted_bug_of_groups_over_two_pools_is_noticed() {
 #[cfg(debug_assertions)]
 #[test]
 fn parts_that_do_not_fit_are_noticed_by_hosts() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: bugs of parts that do not fit are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("bugs of parts that do not fit are of") {
         return;
     }
     use replication::planted::{ReplicationBug, with_replication_bug};

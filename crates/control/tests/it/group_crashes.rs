@@ -471,8 +471,7 @@ fn a_group_of_two_pools_is_changed_in_both_or_in_neither_and_once() {
 
 #[test]
 fn planted_bugs_of_groups_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of groups are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of groups are of") {
         return;
     }
     for bug in GroupBug::ALL {

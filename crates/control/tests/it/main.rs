@@ -41,3 +41,12 @@ mod simulated;
 mod site_crashes;
 mod site_documents;
 mod transfer_crashes;
+
+/// True in full runs (`cargo xtask test --full`); else says that `what` them alone: "planted bugs are of".
+fn is_full_run(what: &str) -> bool {
+    let is_full = std::env::var_os("SPINDLE_FULL").is_some();
+    if !is_full {
+        println!("skipped: {what} full runs alone (cargo xtask test --full)");
+    }
+    is_full
+}

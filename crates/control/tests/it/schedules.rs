@@ -224,8 +224,7 @@ fn lives(seed: u64, number_of: u64) -> Result<u64, String> {
 
 #[test]
 fn weeks_with_restarts_crashes_jumps_and_busy_pools_leave_what_the_model_has() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: weeks of schedules are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("weeks of schedules are of") {
         return;
     }
     // Views that are published every second take most of the time.
@@ -260,8 +259,7 @@ fn names(listed: &Listed, volume: &str, start: &str) -> Vec<String> {
 
 #[test]
 fn what_is_served_what_another_schedule_took_and_what_is_gone_stays_and_is_said_once() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: schedules beside others are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("schedules beside others are of") {
         return;
     }
     run(1, async |life, _| {
@@ -310,8 +308,7 @@ fn what_is_served_what_another_schedule_took_and_what_is_gone_stays_and_is_said_
 
 #[test]
 fn a_full_pool_takes_and_prunes_snapshots_as_before() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: schedules of a full pool are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("schedules of a full pool are of") {
         return;
     }
     run(2, async |life, _| {
@@ -340,10 +337,7 @@ fn a_full_pool_takes_and_prunes_snapshots_as_before() {
 
 #[test]
 fn a_pool_without_space_is_said_once_and_has_one_snapshot_made_up() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: schedules of a pool without space are of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("schedules of a pool without space are of") {
         return;
     }
     run(4, async |life, drives| {

@@ -324,8 +324,7 @@ fn killed_processes_lose_nothing_durable_at_8_kib() {
 
 #[test]
 fn killed_processes_lose_nothing_durable_at_32_kib() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: kills at 32 KiB are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("kills at 32 KiB are of") {
         return;
     }
     kill_again_and_again(PageSize::Kib32, rounds(20));

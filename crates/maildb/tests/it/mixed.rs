@@ -37,8 +37,7 @@ fn mixed_changes_at_4_kib_agree_with_the_model() {
 
 #[test]
 fn mixed_changes_at_8_kib_agree_with_the_model() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: mixed changes at 8 KiB are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("mixed changes at 8 KiB are of") {
         return;
     }
     mixed_run(PageSize::Kib8, 6000, 3000, 2);
@@ -46,8 +45,7 @@ fn mixed_changes_at_8_kib_agree_with_the_model() {
 
 #[test]
 fn mixed_changes_at_32_kib_agree_with_the_model() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: mixed changes at 32 KiB are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("mixed changes at 32 KiB are of") {
         return;
     }
     mixed_run(PageSize::Kib32, 4000, 8000, 2);

@@ -168,8 +168,7 @@ fn noticed(canary: LinkCanary, scenario: impl Fn(u64) -> Result<u64, String>) ->
 
 #[test]
 fn planted_bugs_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of the link are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of the link are of") {
         return;
     }
     for canary in [LinkCanary::DeliveredTwice, LinkCanary::OutOfOrder, LinkCanary::NotSentAgain] {

@@ -370,8 +370,7 @@ fn sizes_and_snapshots_of_two_sites_are_alike_through_crashes_and_failovers() {
 
 #[test]
 fn planted_bugs_of_changes_of_rows_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of changes of rows are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of changes of rows are of") {
         return;
     }
     let hook = std::panic::take_hook();
@@ -400,10 +399,7 @@ fn planted_bugs_of_changes_of_rows_are_noticed() {
 
 #[test]
 fn planted_bugs_of_planned_failovers_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: planted bugs of planned failovers are of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("planted bugs of planned failovers are of") {
         return;
     }
     let hook = std::panic::take_hook();

@@ -357,8 +357,7 @@ fn clones_of_a_secondary_that_follows_are_prefixes_and_stay() {
 
 #[test]
 fn planted_bugs_of_streams_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of streams are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of streams are of") {
         return;
     }
     let hook = std::panic::take_hook();

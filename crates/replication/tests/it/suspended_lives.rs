@@ -199,8 +199,7 @@ fn a_suspension_outlives_everything_and_what_came_meanwhile_is_merged_at_its_rat
 
 #[test]
 fn planted_bugs_of_suspensions_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of suspensions are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of suspensions are of") {
         return;
     }
     let escaped = escaped(ReplicationBug::OF_SUSPENSIONS, 0..40, live);

@@ -167,8 +167,7 @@ fn both_sites_are_compared_as_of_one_cut_while_hosts_write() {
 
 #[test]
 fn planted_bugs_of_comparisons_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of comparisons are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of comparisons are of") {
         return;
     }
     let escaped = escaped(ReplicationBug::OF_COMPARISONS, 0..40, live);

@@ -280,8 +280,7 @@ fn two_sites_with_a_witness_are_one_disk_whatever_happens() {
 
 #[test]
 fn planted_bugs_of_takeovers_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: planted bugs of takeovers are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("planted bugs of takeovers are of") {
         return;
     }
     let hook = std::panic::take_hook();

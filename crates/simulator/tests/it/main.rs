@@ -53,3 +53,12 @@ fn assert_same_again<R: PartialEq + std::fmt::Debug>(seeds: u64, run: impl Fn(u6
     }
     assert_eq!(traces.len() as u64, seeds, "seeds differ");
 }
+
+/// True in full runs (`cargo xtask test --full`); else says that `what` them alone: "planted bugs are of".
+fn is_full_run(what: &str) -> bool {
+    let is_full = std::env::var_os("SPINDLE_FULL").is_some();
+    if !is_full {
+        println!("skipped: {what} full runs alone (cargo xtask test --full)");
+    }
+    is_full
+}

@@ -261,8 +261,7 @@ pub const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_freeze_that_outlasts_measuring_is_counted_with_its_full_latency() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: a long freeze is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("a long freeze is of") {
         return;
     }
     let faults = FaultPlan {

@@ -16,3 +16,12 @@ mod pools;
 mod real_run;
 mod record;
 mod simulated;
+
+/// True in full runs (`cargo xtask test --full`); else says that `what` them alone: "planted bugs are of".
+fn is_full_run(what: &str) -> bool {
+    let is_full = std::env::var_os("SPINDLE_FULL").is_some();
+    if !is_full {
+        println!("skipped: {what} full runs alone (cargo xtask test --full)");
+    }
+    is_full
+}

@@ -65,8 +65,7 @@ fn one_faster_server_is_loaded_to_its_queues_limit() {
 
 #[test]
 fn four_slow_servers_are_loaded_to_their_queues_limit() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: a search on four slow servers is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("a search on four slow servers is of") {
         return;
     }
     check(11, 10, 4);
@@ -74,8 +73,7 @@ fn four_slow_servers_are_loaded_to_their_queues_limit() {
 
 #[test]
 fn four_faster_servers_are_loaded_to_their_queues_limit() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: a search on four fast servers is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("a search on four fast servers is of") {
         return;
     }
     check(11, 5, 4);
@@ -124,8 +122,7 @@ fn a_probe_of_a_second_may_settle() {
 
 #[test]
 fn threads_are_tuned_to_keep_every_limit() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: the tuning of threads is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("the tuning of threads is of") {
         return;
     }
     // A closed loop on one server of 4 ms: each thread adds its turn, so few are within 20 ms.

@@ -18,10 +18,7 @@ const SEEDS_OF_BUGS: u64 = 3_000;
 
 #[test]
 fn every_planted_bug_of_keeping_is_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: the search for planted bugs of keeping is of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("the search for planted bugs of keeping is of") {
         return;
     }
     let mut escaped = Vec::new();

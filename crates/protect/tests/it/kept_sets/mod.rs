@@ -513,10 +513,7 @@ fn a_vault_that_is_away_is_said_after_a_day_and_gets_the_newest_backup_when_it_i
 
 #[test]
 fn planted_bugs_of_a_keeper_are_noticed() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: the search for planted bugs of a keeper is of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("the search for planted bugs of a keeper is of") {
         return;
     }
     for bug in [

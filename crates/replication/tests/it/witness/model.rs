@@ -349,10 +349,7 @@ fn long_random_interleavings_break_no_rule() {
 
 #[test]
 fn all_small_interleavings_break_no_rule() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: all small interleavings of a witness are of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("all small interleavings of a witness are of") {
         return;
     }
     let mut states = 0;

@@ -23,8 +23,7 @@ fn the_loss_of_a_failure_domain_loses_nothing() {
 
 #[test]
 fn drives_that_change_their_domains_keep_every_copy() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: changes of domains are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("changes of domains are of") {
         return;
     }
     let options =

@@ -109,8 +109,7 @@ fn two_copies_lose_nothing_second_quarter() {
 
 #[test]
 fn two_copies_lose_nothing_third_quarter() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: the third quarter of the seeds is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("the third quarter of the seeds is of") {
         return;
     }
     quarter(2);
@@ -118,10 +117,7 @@ fn two_copies_lose_nothing_third_quarter() {
 
 #[test]
 fn two_copies_lose_nothing_fourth_quarter() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: the fourth quarter of the seeds, and the coverage of all, are of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("the fourth quarter of the seeds, and the coverage of all, are of") {
         return;
     }
     quarter(3);
@@ -161,8 +157,7 @@ fn clones_and_rollbacks_lose_nothing() {
 
 #[test]
 fn a_volume_stays_withheld_from_clients_that_a_rollback_withheld_it_from() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: withheld volumes are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("withheld volumes are of") {
         return;
     }
     let options =
@@ -183,8 +178,7 @@ fn a_volume_stays_withheld_from_clients_that_a_rollback_withheld_it_from() {
 
 #[test]
 fn what_happens_to_a_group_happens_to_all_its_volumes_or_to_none() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: groups of volumes are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("groups of volumes are of") {
         return;
     }
     let (branching, grouping) = (Branching::Always, Branching::Always);
@@ -221,10 +215,7 @@ fn a_subscriber_that_holds_answers_and_pins_log_has_what_the_volumes_have() {
 
 #[test]
 fn a_replay_makes_stable_what_a_killed_process_had_cached() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!(
-            "skipped: replays that make cached data stable are of full runs alone (cargo xtask test --full)"
-        );
+    if !crate::is_full_run("replays that make cached data stable are of") {
         return;
     }
     let options = PoolRunOptions { cuts_behind_replay: true, ..PoolRunOptions::default() };

@@ -11,8 +11,7 @@ const REACHED: [Sometimes; 4] = [
 
 #[test]
 fn drives_that_are_levelled_keep_every_copy() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: pools that are levelled are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("pools that are levelled are of") {
         return;
     }
     let options = PoolRunOptions { drive_changes: true, levels: true, ..super::without_branches() };

@@ -19,8 +19,7 @@ fn the_loss_of_a_drive_of_each_failure_set_loses_nothing() {
 
 #[test]
 fn drives_that_come_and_go_change_the_sets_and_every_copy_is_kept() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: changes of sets are of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("changes of sets are of") {
         return;
     }
     let options =

@@ -58,8 +58,7 @@ fn nothing_durable_is_lost_second_quarter() {
 
 #[test]
 fn nothing_durable_is_lost_third_quarter() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: the third quarter of the seeds is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("the third quarter of the seeds is of") {
         return;
     }
     quarter(2);
@@ -67,8 +66,7 @@ fn nothing_durable_is_lost_third_quarter() {
 
 #[test]
 fn nothing_durable_is_lost_fourth_quarter() {
-    if std::env::var_os("SPINDLE_FULL").is_none() {
-        println!("skipped: the fourth quarter of the seeds is of full runs alone (cargo xtask test --full)");
+    if !crate::is_full_run("the fourth quarter of the seeds is of") {
         return;
     }
     quarter(3);
