@@ -3,7 +3,10 @@
 //! Text for people (plan, progress, verdict) and `--json` never mix: with `--json` standard output holds the
 //! JSON alone, and text goes to standard error.
 
-use crate::exit_status::ExitStatus;
+use crate::{
+    exit_status::ExitStatus,
+    line_thread::{LineThread, Output},
+};
 use report::{Refusal, Severity, settings};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -42,6 +45,8 @@ pub struct Console {
     pub wraps: bool,
     /// Why words to people were lost, if they were.
     lost: Rc<OnceCell<io::ErrorKind>>,
+    /// Writes all lines; `None` if each is written at once.
+    lines: Option<Rc<LineThread>>,
 }
 
 impl Console {
@@ -58,7 +63,33 @@ impl Console {
             width: width().unwrap_or(WIDTH_DEFAULT),
             wraps: is_terminal,
             lost: Rc::default(),
+            lines: None,
         }
+    }
+
+    /// The console of a process that serves: no reader of its lines holds it up, and one that has gone is no error.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
+    pub fn of_server(json: bool, quiet: bool) -> Result<Self, Refusal> {
+        Ok(Self { lines: Some(Rc::new(LineThread::start()?)), ..Self::new(json, quiet) })
+    }
+
+    /// Writes whole lines, or has them written.
+    fn write(&self, output: Output, text: String) -> io::Result<()> {
+        match &self.lines {
+            Some(lines) => {
+                lines.write(output, text);
+                Ok(())
+            }
+            None => output.write(&text),
+        }
+    }
+
+    /// Waits until all lines are written, for a moment; false if their readers take nothing.
+    pub fn wait_until_written(&self) -> bool {
+        self.lines.as_ref().is_none_or(|lines| lines.wait_until_written())
     }
 
     /// Prints a line, except in quiet mode.
@@ -81,9 +112,8 @@ impl Console {
 
     /// Prints a line, in quiet mode as well.
     pub fn say_always(&self, text: &str) {
-        let text = in_options(text);
-        let said =
-            if self.to_stderr { writeln!(io::stderr(), "{text}") } else { writeln!(io::stdout(), "{text}") };
+        let output = if self.to_stderr { Output::Stderr } else { Output::Stdout };
+        let said = self.write(output, format!("{}\n", in_options(text)));
         // A reader that went away (`| head`) is not our failure; a full disk is.
         if let Err(error) = said
             && error.kind() != io::ErrorKind::BrokenPipe
@@ -94,7 +124,10 @@ impl Console {
 
     /// The exit status, or a refusal if output was lost (a full disk; a closed pipe does not count).
     pub fn finish(&self, status: ExitStatus) -> Result<ExitStatus, Refusal> {
-        match self.lost.get() {
+        // Failures of the last lines count, too.
+        self.wait_until_written();
+        let of_thread = self.lines.as_ref().and_then(|lines| lines.failure());
+        match self.lost.get().copied().or(of_thread) {
             Some(error) => Err(Refusal::new(format!("the answer could not be written: {error}"), "")),
             None => Ok(status),
         }
@@ -103,13 +136,14 @@ impl Console {
     /// A line of progress where no bar can move, on standard error.
     pub fn say_progress(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr(), "{}", in_options(text));
+            let _ = self.write(Output::Stderr, format!("{}\n", in_options(text)));
         }
     }
 
     /// A warning, on standard error, also when quiet.
     pub fn warn(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{} {}", self.paint("warning:", "33"), in_options(text));
+        let line = format!("{} {}\n", self.paint("warning:", "33"), in_options(text));
+        let _ = self.write(Output::Stderr, line);
     }
 
     /// Something that happened, on standard error, also when quiet unless it is only good to know.
@@ -122,7 +156,7 @@ impl Console {
         };
         // A bar may stand in this line of a terminal; it is drawn again below.
         let clear = if self.live { "\r\x1b[K" } else { "" };
-        let _ = writeln!(io::stderr(), "{clear}{time} {label} {}", in_options(text));
+        let _ = self.write(Output::Stderr, format!("{clear}{time} {label} {}\n", in_options(text)));
     }
 
     /// An event that was asked for, on standard output.
@@ -148,7 +182,7 @@ impl Console {
 
     /// A JSON text on standard error, where standard output is for the answer alone.
     pub fn json_aside(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{}", in_options(text));
+        let _ = self.write(Output::Stderr, format!("{}\n", in_options(text)));
     }
 
     /// True if a line to standard error, and one to standard output if `with_stdout`, can be written without blocking:
@@ -171,8 +205,7 @@ impl Console {
 
     /// A piece of one JSON text.
     pub fn json_part(&self, text: &str) -> Result<(), Refusal> {
-        let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        let written = self.write(Output::Stdout, text.to_owned());
         written.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
     }
 
@@ -208,6 +241,11 @@ pub struct StderrNotices(Console);
 impl StderrNotices {
     pub fn shared() -> Rc<dyn Notices> {
         Rc::new(Self::default())
+    }
+
+    /// Those of a process that serves, through its console.
+    pub fn through(console: &Console) -> Rc<dyn Notices> {
+        Rc::new(Self(Console { to_stderr: true, quiet: false, ..console.clone() }))
     }
 }
 

@@ -11,6 +11,7 @@ mod dr;
 mod exit_status;
 mod export;
 mod help_text;
+mod line_thread;
 mod link;
 mod notice_lines;
 mod plan;

@@ -57,11 +57,11 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
     if let Some(verb) = &arguments.verb {
         return export_rows(verb);
     }
-    let console = Console::new(arguments.json, arguments.quiet);
     if arguments.chap_make {
-        return make_secret(&console);
+        return make_secret(&Console::new(arguments.json, arguments.quiet));
     }
     let request = request(arguments)?;
+    let console = Console::of_server(arguments.json, arguments.quiet)?;
     match pool_threads::parts(&request) {
         Some(parts) => pool_threads::run(parts, request, console),
         None => run_on_one_thread(request, &console),
@@ -115,7 +115,7 @@ fn run_on_one_thread(request: ExportRequest, console: &Console) -> Result<ExitSt
         for portal in portals {
             portals_open.extend(listen(Some(portal), "--portal").await?);
         }
-        let notices = StderrNotices::shared();
+        let notices = StderrNotices::through(console);
         let step_times = request.step_times.as_ref();
         let step_times = step_times.map(|path| StepTimesFile::create(path, &world, &notices)).transpose()?;
         let report = |open: &mut OpenPool| report_events_of(open, &world, console, console.is_for_programs());

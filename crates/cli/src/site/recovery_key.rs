@@ -46,7 +46,7 @@ pub(super) fn hand_out(server: &SiteServer, (state, file): (&Path, Option<&Path>
     let handed = (|| {
         let Some(record) = server.unseen_recovery_key()? else { return Ok(()) };
         match file {
-            None if console.wraps => show(&record.key, console),
+            None if console.wraps => show(&record.key, console)?,
             None => write_and_say(&state.join(KEY_FILE), &record.key, console)?,
             Some(file) => write_and_say(file, &record.key, console)?,
         }
@@ -57,12 +57,17 @@ pub(super) fn hand_out(server: &SiteServer, (state, file): (&Path, Option<&Path>
     }
 }
 
-fn show(key: &RecoveryKey, console: &Console) {
+/// Shows the key, which counts as seen only when it is on the terminal.
+fn show(key: &RecoveryKey, console: &Console) -> Result<(), Refusal> {
     console.say_always("the recovery key of the site's secrets, shown this once:");
     console.say_always("");
     console.say_always(&format!("  {}", key.to_text()));
     console.say_always("");
     console.say_always("Keep it away from this machine: with it, 'spindle pool import --all' brings the secrets back from the pools.");
+    match console.wait_until_written() {
+        true => Ok(()),
+        false => Err(Refusal::new("the terminal takes no lines", "let it go on")),
+    }
 }
 
 fn write_and_say(file: &Path, key: &RecoveryKey, console: &Console) -> Result<(), Refusal> {
@@ -152,7 +157,7 @@ fn answer(
                 write_and_say(path, &record.key, console)?;
                 file = Some(path.clone());
             }
-            None if arguments.renew && console.wraps => show(&record.key, console),
+            None if arguments.renew && console.wraps => show(&record.key, console)?,
             None => {}
         }
         if file.is_some() || arguments.renew && console.wraps {

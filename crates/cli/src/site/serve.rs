@@ -44,7 +44,7 @@ pub const OWN_FILE: &str = "site.toml";
 
 /// Runs the verb to its end.
 pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(arguments.json, arguments.quiet);
+    let console = Console::of_server(arguments.json, arguments.quiet)?;
     let state = state_of(&arguments.place);
     let file = arguments.file.clone().unwrap_or_else(|| state.join(OWN_FILE));
     let is_missing = matches!(host_files::kind(&file), Ok(PathKind::Missing));

@@ -105,6 +105,7 @@ mod two_sites_rows;
 mod two_sites_suspended;
 mod two_sites_verified;
 mod two_sites_withheld;
+mod unread_lines;
 mod vaults;
 mod verb_table;
 mod verify;
