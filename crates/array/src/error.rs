@@ -323,6 +323,12 @@ pub enum Error {
     /// A rollback to a volume that another one's rollback left, or that none left.
     #[error("volume {0:?} is not what a rollback of {1:?} left")]
     NotLeftBy(String, String),
+    /// A rollback of a volume to itself.
+    #[error("volume {0:?} would take its own place")]
+    SameVolume(String),
+    /// A rollback to a volume of another redundancy class.
+    #[error("volume {0:?} is of another class than {1:?}, whose place it would take")]
+    OtherClass(String, String),
     /// Reads would search more branches than there may be in a line.
     #[error(
         "{0:?} has {limit} branches above it, the most there can be, and is being filled to need none of them; wait until \

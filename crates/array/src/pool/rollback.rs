@@ -6,7 +6,8 @@
 //! bears the room it takes.
 //!
 //! A rollback to such a volume begins no branch: the two change places. So going back and forth does not make
-//! branches deeper.
+//! branches deeper. Any other volume, such as a clone that was repaired, takes the place of the volume in the same
+//! way; its branch belongs to the volume from then on.
 
 use super::{Pool, SnapshotKey, VolumeKey};
 use crate::{
@@ -27,6 +28,18 @@ pub enum RollbackGoal<'k> {
     Snapshot(SnapshotKey<'k>),
     /// A volume that an earlier rollback left. It is no volume any more afterwards.
     Left(VolumeKey<'k>),
+    /// Any other volume without snapshots, as it is now. It is no volume any more afterwards.
+    Volume(VolumeKey<'k>),
+}
+
+impl<'k> RollbackGoal<'k> {
+    /// The volume that ends.
+    fn ended(self) -> Option<VolumeKey<'k>> {
+        match self {
+            Self::Snapshot(_) => None,
+            Self::Left(key) | Self::Volume(key) => Some(key),
+        }
+    }
 }
 
 /// The stamp of a rollback.
@@ -46,7 +59,8 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume or goal; somebody has one of the two open, and `is_forced` is false; the snapshot is on a
-    /// branch with 16 above it, which is being filled; or the pool cannot write.
+    /// branch with 16 above it, which is being filled; the other volume is of another class, open, replicated, in a
+    /// group, or has snapshots; or the pool cannot write.
     pub async fn roll_back<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
@@ -83,8 +97,8 @@ impl Pool {
         match stamp {
             RollbackStamp::Next => {
                 self.check_changeable(&before)?;
-                if matches!(goal, RollbackGoal::Left(_)) {
-                    // The other site may not have what it left.
+                if goal.ended().is_some() {
+                    // The other site may not have it.
                     self.check_not_replicated(&before)?;
                 }
             }
@@ -100,13 +114,14 @@ impl Pool {
                 (Vec::new(), self.must_be_filled(self.snapshot_of(volume, at)?.0, volume)?)
             }
             RollbackGoal::Left(key) => (self.end_left((number, &before), key, is_forced)?, false),
+            RollbackGoal::Volume(key) => (self.end_volume((number, &before), key)?, false),
         };
         let withheld = self.withholding_rows(number, clients.unwrap_or_default())?;
         let features =
             (self.begin_fork(is_filled).await?, self.begin_withholding(!withheld.is_empty()).await?);
         let mut no_writes = vec![self.handles.locks_of(number).close().await];
-        if let RollbackGoal::Left(key) = goal {
-            // Nobody writes it, but it may be filled.
+        if let Some(key) = goal.ended() {
+            // Nobody has it open, but it may be filled.
             no_writes.push(self.handles.locks_of(self.number_of(key)?).close().await);
         }
         let mut undone = None;
@@ -126,7 +141,7 @@ impl Pool {
                 rows.push((RowKey::of_point(fork.branch, fork.stamp), fork.row.encode()));
                 (branch, fork.row.sectors)
             }
-            RollbackGoal::Left(key) => {
+            RollbackGoal::Left(key) | RollbackGoal::Volume(key) => {
                 let row = self.volume_row(self.number_of(key)?);
                 (row.branch, row.sectors)
             }
@@ -186,6 +201,35 @@ impl Pool {
         self.check_unused(left, is_forced)?;
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         Ok(vec![(RowKey::of_volume(left), row.encode())])
+    }
+
+    /// The rows that end a volume whose branch becomes that of `number`.
+    fn end_volume(
+        &self,
+        (number, before): (VolumeNumber, &VolumeRow),
+        key: VolumeKey<'_>,
+    ) -> Result<Vec<(RowKey, Vec<u8>)>> {
+        let ended = self.number_of(key)?;
+        let row = self.volume_row(ended);
+        if ended == number {
+            return Err(Error::SameVolume(row.name));
+        }
+        self.check_changeable(&row)?;
+        self.check_not_replicated(&row)?;
+        self.check_deletable((ended, &row), false)?;
+        self.check_unused(ended, false)?;
+        if row.class != before.class {
+            // What it has would count as redundant as what the volume writes.
+            return Err(Error::OtherClass(row.name, before.name.clone()));
+        }
+        let branch = row.branch;
+        let state = self.shared.state.borrow();
+        let adopted = BranchRow {
+            volume: if canary::is(Canary::BranchStaysWithTheEnded) { ended } else { number },
+            ..state.catalogue.branch(branch).expect("its head is on it").clone()
+        };
+        let row = VolumeRow { state: VolumeState::Deleting, ..row };
+        Ok(vec![(RowKey::of_volume(ended), row.encode()), (RowKey::of_branch(branch), adopted.encode())])
     }
 
     fn deleted_branch(&self, branch: BranchNumber) -> (RowKey, Vec<u8>) {

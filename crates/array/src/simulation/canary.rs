@@ -63,6 +63,8 @@ listed! {
         ForkPointGoesWithItsSnapshot,
         /// A rollback deletes the state of before.
         RollbackDropsTheOldHead,
+        /// The branch of a volume that took the place of another stays with the one that ended.
+        BranchStaysWithTheEnded,
         /// Checkpoints do not store from which clients a volume is withheld.
         WithholdingForgotten,
         /// A forced rollback logs in a second record from which clients the volume is withheld.

@@ -8,7 +8,7 @@
 use super::{BlockLocks, HostPath, block_locks::BlockSpan, read::runs, space_promise::WriteScope};
 use crate::{
     error::Result,
-    format::{BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, Stamp, VolumeNumber},
+    format::{BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, Stamp, VolumeNumber, row::VolumeState},
     log::LogItem,
     map::BlockMapping,
     simulation::{
@@ -96,7 +96,8 @@ impl HostPath {
     fn may_fill(&self, part: PartToFill) -> bool {
         let state = self.shared.state.borrow();
         let owner = state.catalogue.volume(part.owner);
-        owner.is_some_and(|row| row.branch == part.branch)
+        // A rollback to what another left, or to another volume, ends that: its branch has the locks of the volume.
+        owner.is_some_and(|row| row.state == VolumeState::Live && row.branch == part.branch)
             && state.catalogue.branches().is_filling(part.branch)
     }
 

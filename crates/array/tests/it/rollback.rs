@@ -2,12 +2,12 @@
 
 use crate::{
     clones::{bytes_of, snapshot, used_at_rest},
-    scene::{MIB, Scene, make_volume, small, write},
+    scene::{MIB, Scene, make_volume, make_volume_with, small, write},
 };
 use array::{
     error::Error,
-    format::VolumeId,
-    pool::{DifferenceRange, NewClone, Pool, RangeChange, RollbackGoal, VolumeInfo, open},
+    format::{RedundancyClass, VolumeId},
+    pool::{DifferenceRange, NewClone, Pool, RangeChange, RollbackGoal, VolumeInfo, VolumeSetting, open},
     volume::VolumeDevice,
 };
 use std::{rc::Rc, sync::Arc};
@@ -145,6 +145,104 @@ fn rolling_back_to_what_a_rollback_left_undoes_it() {
         }
         assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [6; 20]);
         assert_eq!(pool.volumes().len(), 3);
+    });
+}
+
+#[test]
+fn a_clone_takes_the_place_of_its_volume_with_what_was_written_to_it() {
+    let mut scene = Scene::new(148, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        let identity = info(&pool, "store").volume;
+        let new = |name: &str, id| NewClone {
+            name: name.to_owned(),
+            volume: VolumeId([id; 16]),
+            is_independent: false,
+        };
+        pool.clone_volume("store", Some("monday".into()), &new("repair", 10)).await.expect("it is made");
+        write(&device(&pool, "repair"), 0, 5, 5 * BLOCK).await;
+        // Of the clone itself, which goes its own way.
+        pool.clone_volume("repair", None, &new("other", 11)).await.expect("it is made");
+        write(&device(&pool, "repair"), 0, 6, BLOCK).await;
+        let other_class = VolumeSetting { class: RedundancyClass::Raid0, ..VolumeSetting::default() };
+        make_volume_with(&pool, "raid0", MIB, other_class).await.expect("it is made");
+        snapshot(&pool, "other", "friday").await;
+        let goal = |name: &'static str| RollbackGoal::Volume(name.into());
+        for (name, why) in
+            [("store", "own place"), ("raid0", "class"), ("other", "snapshot"), ("none", "none")]
+        {
+            let refused = roll_back(&pool, goal(name), 8).await.expect_err("it is refused").to_string();
+            assert!(refused.contains(why), "{name}: {refused}");
+        }
+        let held = device(&pool, "repair");
+        let refused = roll_back(&pool, goal("repair"), 8).await;
+        assert!(matches!(refused, Err(Error::VolumeInUse(_))), "{refused:?}");
+        drop(held);
+        assert_eq!(roll_back(&pool, goal("repair"), 8).await.expect("it takes its place"), "store~1");
+        assert_eq!(info(&pool, "store").volume, identity);
+        assert!(pool.volume("repair").is_err(), "it is no volume any more");
+        let names: Vec<_> = pool.snapshots("store").expect("listed").into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["monday", "tuesday"], "its snapshots stay");
+        snapshot(&pool, "store", "saturday").await;
+        write(&device(&pool, "store"), 0, 7, 2 * BLOCK).await;
+        let used = pool.used_by("store").await.expect("it is counted");
+        assert!(used >= 67 * BLOCK as u64, "what was written to the clone counts to it: {used}");
+    });
+    scene.simulation.cut_power();
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens again");
+        let written = |byte: u8| [vec![byte; 2], vec![5; 3], vec![1; 15]].concat();
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, written(7));
+        assert_eq!(bytes_of(&device(&pool, "store~1"), 20).await, [3; 20]);
+        assert_eq!(bytes_of(&device(&pool, "other"), 20).await, [vec![5; 5], vec![1; 15]].concat());
+        pool.checkpoint().await.expect("it is made");
+        let read = pool.snapshot_device("store", "saturday").expect("it is there");
+        assert_eq!(bytes_of(&read, 20).await, [vec![6], vec![5; 4], vec![1; 15]].concat());
+        drop(read);
+        // There and back, as any rollback.
+        let undone = roll_back(&pool, RollbackGoal::Left("store~1".into()), 12).await;
+        assert_eq!(undone.expect("it is rolled back"), "store~2");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [3; 20]);
+        assert_eq!(bytes_of(&device(&pool, "store~2"), 20).await, written(7));
+        pool.delete_volume("store~2", false).await.expect("it is deleted");
+        pool.checkpoint().await.expect("it is made");
+        pool.close().await.expect("it closes");
+    });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens again");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [3; 20]);
+        let names: Vec<_> = pool.snapshots("store").expect("listed").into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["monday", "tuesday", "saturday"]);
+        pool.delete_volume("store", true).await.expect("it is deleted");
+        assert_eq!(bytes_of(&device(&pool, "other"), 20).await, [vec![5; 5], vec![1; 15]].concat());
+        pool.delete_volume("other", true).await.expect("it is deleted");
+        pool.delete_volume("raid0", true).await.expect("it is deleted");
+        assert_eq!((used_at_rest(&pool).await, pool.volumes().len()), (0, 0));
+    });
+}
+
+#[test]
+fn a_clone_that_is_being_filled_takes_a_place_and_is_filled_on() {
+    let mut scene = Scene::new(149, 3);
+    scene.run(|world, devices| async move {
+        let pool = pool_with_history(&world, &devices).await;
+        let new = NewClone { name: "copy".to_owned(), volume: VolumeId([10; 16]), is_independent: true };
+        pool.clone_volume("store", Some("monday".into()), &new).await.expect("it is made");
+        roll_back(&pool, RollbackGoal::Volume("copy".into()), 8).await.expect("it takes its place");
+        // At the same time as it is filled.
+        write(&device(&pool, "store"), 0, 9, 10 * BLOCK).await;
+        while pool.volumes().into_iter().any(|info| info.filling.is_some()) {
+            world.sleep(std::time::Duration::from_millis(100)).await;
+        }
+        pool.delete_volume("store~1", false).await.expect("it is deleted");
+        pool.checkpoint().await.expect("it is made");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [vec![9; 10], vec![1; 10]].concat());
+        pool.close().await.expect("it closes");
+    });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens again");
+        assert_eq!(bytes_of(&device(&pool, "store"), 20).await, [vec![9; 10], vec![1; 10]].concat());
+        assert!(pool.difference("store", "monday".into(), None).await.is_err(), "it shares nothing");
     });
 }
 

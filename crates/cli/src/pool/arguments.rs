@@ -636,17 +636,25 @@ snapshot. Keep that snapshot in both pools: without it, a new copy has to be mad
   spindle volume rollback mail/store@monday           asks for the name of the volume
   spindle volume rollback mail/store@monday --yes store
   spindle volume rollback mail/store~1 --yes store~1  undoes it
+  spindle volume rollback mail/store --to-volume store-trial --yes store      a repaired clone takes its place
 
 A rollback takes a moment, whatever the size of the volume. The present state stays as the read-only volume
 mail/store~1 (the next one is ~2), until you delete it or roll back to it; its space counts as space of
 mail/store. Newer snapshots stay, too. The volume gets the size that it had at the snapshot.
 
+With --to-volume, another volume of the pool takes its place, such as a clone with what was written to it; it has no
+snapshots, and nobody uses it. It is no volume of its own then.
+
 While a server has the volume in use, this takes --force: each client gets the volume again when it has let go of what it
 cached; see 'spindle volume readmit'.")]
     Rollback {
-        /// The snapshot, or what an earlier rollback left
+        /// The snapshot, or what an earlier rollback left; with --to-volume, the volume
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT|POOL/VOLUME~N")]
         goal: PathBuf,
+
+        /// Another volume of the pool, which takes its place
+        #[arg(long, value_name = "NAME")]
+        to_volume: Option<String>,
 
         /// Name of the volume in the path, in place of the question on the terminal
         #[arg(long, value_name = "NAME")]

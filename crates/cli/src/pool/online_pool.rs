@@ -25,7 +25,7 @@ use serving::{
     export::WithheldClients,
     pool::{
         limits::{LimitChange, LimitStatus},
-        volume_change::{SnapshotRef, VolumeChange, VolumeRef},
+        volume_change::{RollbackTo, SnapshotRef, VolumeChange, VolumeRef},
         volume_space::{SnapshotSpaceStatus, VolumeSpaceStatus},
         withholding::{ReadmissionAnswer, ReadmittedClients},
     },
@@ -332,9 +332,14 @@ impl OnlinePool {
                 let path = format!("/v1/volumes/{}/clones", row.id);
                 Ok(changed(self.send(Method::POST, &path, Some(&body)).await?.parsed()?))
             }
-            VolumeChange::RollBack { volume, snapshot, is_forced } => {
+            VolumeChange::RollBack { volume, to, is_forced } => {
                 let row = self.volume(volume).await?;
-                let body = RollbackBody { snapshot: name_of(snapshot.as_ref()), force: *is_forced };
+                let (snapshot, to_volume) = match to {
+                    RollbackTo::Snapshot(snapshot) => (name_of(Some(snapshot)), None),
+                    RollbackTo::Volume(other) => (None, Some(self.volume(other).await?.name)),
+                    RollbackTo::Left => (None, None),
+                };
+                let body = RollbackBody { snapshot, to_volume, force: *is_forced };
                 let path = format!("/v1/volumes/{}/rollback", row.id);
                 let done: RollbackRow = self.send(Method::POST, &path, Some(&body)).await?.parsed()?;
                 let withheld =

@@ -14,7 +14,7 @@ use serving::{
     pool::{
         branching::RollbackAnswer,
         folder::VolumePath,
-        volume_change::{SnapshotRef, VolumeChange, VolumeRef},
+        volume_change::{RollbackTo, VolumeChange, VolumeRef},
         withholding::clients_text,
     },
 };
@@ -24,12 +24,45 @@ use world::{
     real::{self, RealOptions},
 };
 
-/// Rolls back to what `path` names, if `yes`, or the answer on the terminal, is the name of the volume in it.
+/// The state that a person wants.
+#[derive(Clone, Copy)]
+pub struct VolumeGoal<'g> {
+    pub path: &'g Path,
+    /// The same, in its parts.
+    pub named: &'g VolumePath,
+    pub to_volume: Option<&'g str>,
+}
+
+impl VolumeGoal<'_> {
+    /// The path of what the volume will be.
+    fn shown(self) -> PathBuf {
+        match self.to_volume {
+            Some(other) => self.named.folder.join(other),
+            None => self.path.to_owned(),
+        }
+    }
+
+    fn rollback(self) -> Result<RollbackTo, Refusal> {
+        match (self.named.snapshot.as_deref(), self.to_volume) {
+            (Some(_), Some(_)) => Err(Refusal::new(
+                format!("{} names a snapshot, and ⟨to-volume⟩ a volume", self.path.display()),
+                "say POOL/VOLUME ⟨to-volume⟩ NAME, or POOL/VOLUME@SNAPSHOT alone",
+            )),
+            (Some(snapshot), None) => Ok(RollbackTo::Snapshot(snapshot.into())),
+            (None, Some(other)) => Ok(RollbackTo::Volume(other.into())),
+            (None, None) => Ok(RollbackTo::Left),
+        }
+    }
+}
+
+/// Rolls back to a goal, if `yes`, or the answer on the terminal, is the name of the volume in its path.
 pub fn roll_back(
     options: VerbOptions<'_>,
-    (path, goal): (&Path, &VolumePath),
+    wanted: VolumeGoal<'_>,
     (yes, is_forced): (Option<&str>, bool),
 ) -> Result<ExitStatus, Refusal> {
+    let (to, goal, shown) = (wanted.rollback()?, wanted.named, wanted.shown());
+    let path = shown.as_path();
     let console = Console::new(options.json, false);
     let volume = VolumeRef::from(goal.volume.as_str());
     real::run(0, RealOptions::default(), async |world: World| {
@@ -43,8 +76,7 @@ pub fn roll_back(
         }
         confirm((path, goal), yes, &console)?;
         let access = VolumeAccess::of(&world, place, &goal.folder, &console).await?;
-        let snapshot = goal.snapshot.as_deref().map(SnapshotRef::from);
-        let done = access.perform_and_close(&VolumeChange::RollBack { volume, snapshot, is_forced }).await?;
+        let done = access.perform_and_close(&VolumeChange::RollBack { volume, to, is_forced }).await?;
         show(&done, (path, goal), (options, !uses.services.is_empty()), &console)?;
         console.finish(ExitStatus::Pass)
     })

@@ -6,7 +6,8 @@ use super::{
     confirmation::Destruction,
     copying,
     cut::{self, WantedSnapshot},
-    filling, rollback,
+    filling,
+    rollback::{self, VolumeGoal},
     volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
     volume_readmission::{ReadmitArguments, readmit_clients},
@@ -109,8 +110,9 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
             return copying::refresh(options, (path, &wanted), source);
         }
         VolumeVerb::Move { source, .. } => return copying::relocate(options, source, (path, &wanted)),
-        VolumeVerb::Rollback { yes, force, .. } => {
-            return rollback::roll_back(options, (path, &wanted), (yes.as_deref(), *force));
+        VolumeVerb::Rollback { to_volume, yes, force, .. } => {
+            let goal = VolumeGoal { path, named: &wanted, to_volume: to_volume.as_deref() };
+            return rollback::roll_back(options, goal, (yes.as_deref(), *force));
         }
         VolumeVerb::Readmit(readmit) => return readmit_clients(options, readmit, &wanted),
         VolumeVerb::Space { .. } => return volume_space::show(options, (path, &wanted)),

@@ -30,7 +30,7 @@ use serving::{
     export::readers_clone_of,
     pool::{
         limits::LimitChange,
-        volume_change::{SnapshotRef, VolumeChange, VolumeDone, VolumeOutcome, VolumeRef},
+        volume_change::{RollbackTo, SnapshotRef, VolumeChange, VolumeDone, VolumeOutcome, VolumeRef},
         withholding::{ReadmissionAnswer, ReadmittedClients, WithholdingStatus},
     },
 };
@@ -132,9 +132,14 @@ pub struct NewCloneBody {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollbackBody {
-    /// Name of the snapshot. Without it the path names what an earlier rollback left, and its volume is rolled back to it.
+    /// Name of the snapshot. Without one, or another volume, the path names what an earlier rollback left, and its volume is
+    /// rolled back to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// Name of another volume of the pool, such as a clone, which takes the place of this one, and is no volume of its own any
+    /// more then. It has no snapshots, and is not served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_volume: Option<String>,
     /// Although it is served: it is withheld from its clients until they have let go of what they cached.
     #[serde(default)]
     pub force: bool,
@@ -447,8 +452,17 @@ pub(super) async fn roll_back(
         return rolled_back_before(&left).await;
     }
     let meant = volume_of(&api, &caller, &volume)?;
-    let (volume, snapshot) = (VolumeRef::Id(meant.id()), body.snapshot.map(SnapshotRef::Name));
-    let wanted = VolumeChange::RollBack { volume, snapshot, is_forced: body.force };
+    let to = match (body.snapshot, body.to_volume) {
+        (Some(_), Some(_)) => {
+            let problem = "a rollback goes to a snapshot or to a volume, not to both";
+            return Err(ApiProblem::bad_request(problem, "leave one of them out"));
+        }
+        (Some(snapshot), None) => RollbackTo::Snapshot(SnapshotRef::Name(snapshot)),
+        (None, Some(other)) => RollbackTo::Volume(VolumeRef::Name(other)),
+        (None, None) => RollbackTo::Left,
+    };
+    let volume = VolumeRef::Id(meant.id());
+    let wanted = VolumeChange::RollBack { volume, to, is_forced: body.force };
     let guard = ChangeGuard::of((identity, first_seen), &headers, meant.id())?;
     let done = match change(&api, &meant.pool, "roll back volume", (wanted, guard)).await? {
         ChangeEnd::Now(done) => done,

@@ -55,13 +55,39 @@ struct DrawnChange {
 /// Kind of a change, and its effect in the model.
 #[derive(Clone, Debug)]
 enum ChangeKind {
-    Create { pool: &'static str, body: NewVolumeBody },
-    Patch { id: String, patch: VolumePatch },
-    Delete { id: String },
-    Snapshot { id: String, name: String },
-    DeleteSnapshot { id: String, name: String },
-    Clone { id: String, body: NewCloneBody },
-    RollBack { id: String, name: String },
+    Create {
+        pool: &'static str,
+        body: NewVolumeBody,
+    },
+    Patch {
+        id: String,
+        patch: VolumePatch,
+    },
+    Delete {
+        id: String,
+    },
+    Snapshot {
+        id: String,
+        name: String,
+    },
+    DeleteSnapshot {
+        id: String,
+        name: String,
+    },
+    Clone {
+        id: String,
+        body: NewCloneBody,
+    },
+    RollBack {
+        id: String,
+        name: String,
+    },
+    /// `other` takes the place of the volume.
+    TakePlace {
+        id: String,
+        other: String,
+        name: String,
+    },
     Row(RowKind),
 }
 
@@ -89,6 +115,7 @@ struct Caller {
     open: Option<DrawnChange>,
     repeated: usize,
     refused: usize,
+    places_taken: usize,
     crashes: usize,
 }
 
@@ -139,8 +166,19 @@ impl Caller {
             5 => ChangeKind::Delete { id: pick(random).0 },
             6 | 7 => ChangeKind::Snapshot { id: pick(random).0, name: format!("s{}", random.below(3)) },
             8 => {
-                let body = NewCloneBody { name, snapshot: None, independent: false };
-                ChangeKind::Clone { id: pick(random).0, body }
+                let (id, source) = pick(random);
+                let mut taking = known.iter().filter(|(other, one)| {
+                    **other != id && one.pool == source.pool && one.snapshots.is_empty()
+                });
+                match taking.next().filter(|_| random.percent(60.0)) {
+                    Some((other, one)) => {
+                        ChangeKind::TakePlace { id, other: (*other).clone(), name: one.name.clone() }
+                    }
+                    None => {
+                        let body = NewCloneBody { name, snapshot: None, independent: false };
+                        ChangeKind::Clone { id, body }
+                    }
+                }
             }
             _ => {
                 let (id, volume) = pick(random);
@@ -166,7 +204,11 @@ impl Caller {
             ChangeKind::DeleteSnapshot { id, .. } => ("DELETE", of(id, "/snapshots/"), None),
             ChangeKind::Clone { id, body } => ("POST", of(id, "/clones"), json(body)),
             ChangeKind::RollBack { id, name } => {
-                let body = RollbackBody { snapshot: Some(name.clone()), force: false };
+                let body = RollbackBody { snapshot: Some(name.clone()), ..RollbackBody::default() };
+                ("POST", of(id, "/rollback"), json(&body))
+            }
+            ChangeKind::TakePlace { id, name, .. } => {
+                let body = RollbackBody { to_volume: Some(name.clone()), ..RollbackBody::default() };
                 ("POST", of(id, "/rollback"), json(&body))
             }
             ChangeKind::Row(kind) => kind.request(pools),
@@ -233,9 +275,19 @@ impl Caller {
                     return Err("a clone was made twice".to_owned());
                 }
             }
-            ChangeKind::RollBack { id, name } => {
+            ChangeKind::RollBack { id, .. } | ChangeKind::TakePlace { id, .. } => {
                 let row: RollbackRow =
                     serde_json::from_str(&reply.body).map_err(|error| error.to_string())?;
+                let ended = match &change.kind {
+                    ChangeKind::TakePlace { other, .. } => {
+                        self.places_taken += 1;
+                        Some(self.model.remove(other).ok_or("a volume took two places")?)
+                    }
+                    _ => None,
+                };
+                if ended.as_ref().is_some_and(|ended| !ended.snapshots.is_empty()) {
+                    return Err(format!("a volume with snapshots took a place: {ended:?}"));
+                }
                 let known = self.model.get_mut(id).ok_or("a rollback of what is not there")?;
                 let left = ModelVolume {
                     name: row.left,
@@ -245,7 +297,10 @@ impl Caller {
                     snapshots: BTreeMap::new(),
                     ..known.clone()
                 };
-                known.size = known.snapshots[name];
+                known.size = match &change.kind {
+                    ChangeKind::RollBack { name, .. } => known.snapshots[name],
+                    _ => ended.expect("it took the place").size,
+                };
                 if self.model.insert(row.left_id, left).is_some() {
                     return Err("a rollback was done twice".to_owned());
                 }
@@ -464,6 +519,7 @@ struct Lives {
     crashes: usize,
     repeated: usize,
     refused: usize,
+    places_taken: usize,
 }
 
 fn lives(seed: u64) -> Result<Lives, String> {
@@ -484,6 +540,7 @@ fn lives(seed: u64) -> Result<Lives, String> {
         open: None,
         repeated: 0,
         refused: 0,
+        places_taken: 0,
         crashes: 0,
     };
     let caller = Rc::new(RefCell::new(caller));
@@ -499,7 +556,8 @@ fn lives(seed: u64) -> Result<Lives, String> {
             SimOutcome::Completed(ended) => {
                 ended?;
                 let caller = caller.borrow();
-                return Ok(Lives { crashes, repeated: caller.repeated, refused: caller.refused });
+                let Caller { repeated, refused, places_taken, .. } = *caller;
+                return Ok(Lives { crashes, repeated, refused, places_taken });
             }
             SimOutcome::Crashed if random.percent(50.0) => simulation.kill(),
             SimOutcome::Crashed => {
@@ -521,7 +579,8 @@ fn each_change_is_done_once_however_often_the_server_is_killed() {
     let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
     for seed in first..first + seeds {
         match lives(seed) {
-            Ok(Lives { crashes, repeated, refused }) => {
+            Ok(Lives { crashes, repeated, refused, places_taken }) => {
+                sum.places_taken += places_taken;
                 sum.crashes += crashes;
                 sum.repeated += repeated;
                 sum.refused += refused;
@@ -532,4 +591,5 @@ fn each_change_is_done_once_however_often_the_server_is_killed() {
     assert!(sum.crashes > seeds as usize, "{} crashes in {seeds} seeds", sum.crashes);
     assert!(sum.repeated > seeds as usize / 4, "{} changes were repeated", sum.repeated);
     assert!(sum.refused > 0, "nothing was refused");
+    assert!(sum.places_taken > 0, "no volume took the place of another");
 }

@@ -10,7 +10,7 @@ use report::Refusal;
 use serving::{
     export::{WantedExport, WantedExports, WantedTarget, WantedUnit, name_of},
     pool::{
-        volume_change::{VolumeChange, VolumeDone, VolumeOutcome, perform},
+        volume_change::{RollbackTo, VolumeChange, VolumeDone, VolumeOutcome, perform},
         withholding::ReadmittedClients,
     },
 };
@@ -72,7 +72,7 @@ fn a_served_volume_is_rolled_back_by_force_and_its_clients_are_readmitted_at_onc
 
         let roll_back = |is_forced| VolumeChange::RollBack {
             volume: "store".into(),
-            snapshot: Some("monday".into()),
+            to: RollbackTo::Snapshot("monday".into()),
             is_forced,
         };
         let refused = change(&world, &daemon, roll_back(false)).await.unwrap_err().to_string();

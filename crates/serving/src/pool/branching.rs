@@ -1,7 +1,8 @@
 //! Snapshots, clones and rollbacks of volumes in a pool that this thread has open.
 
 use super::volume_change::{
-    ChangeablePool, HELP, RolledBackVolume, SnapshotRef, TakenSnapshot, VolumeDone, VolumeOutcome, VolumeRef,
+    ChangeablePool, HELP, RollbackTo, RolledBackVolume, SnapshotRef, TakenSnapshot, VolumeDone,
+    VolumeOutcome, VolumeRef,
 };
 use crate::export::{IdentityOrigin, ServedAs, WithheldClients};
 use array::{
@@ -79,23 +80,29 @@ pub(super) async fn clone(
     Ok(VolumeDone::of(on.info(&new.volume.into())?, VolumeOutcome::Cloned))
 }
 
-/// Rolls a volume back to one of its snapshots, or to what an earlier rollback of it left.
+/// Rolls a volume back to one of its snapshots, to what an earlier rollback of it left, or to another volume.
 pub(super) async fn roll_back(
     on: &ChangeablePool<'_>,
-    (volume, snapshot): (&VolumeRef, Option<&SnapshotRef>),
+    (volume, to): (&VolumeRef, &RollbackTo),
     is_forced: bool,
 ) -> Result<VolumeDone, Refusal> {
     let given = on.info(volume)?;
-    let (before, to) = match (snapshot, &given.left_by) {
-        (Some(snapshot), _) => (given, RollbackGoal::Snapshot(snapshot.key())),
-        (None, Some(name)) => {
+    let (before, to) = match (to, &given.left_by) {
+        (RollbackTo::Snapshot(snapshot), _) => (given, RollbackGoal::Snapshot(snapshot.key())),
+        (RollbackTo::Volume(other), _) => {
+            let taking = on.info(other)?;
+            on.check_unserved(&IdentityOrigin::Volume(taking.volume), &taking.name)?;
+            (given, RollbackGoal::Volume(other.key()))
+        }
+        (RollbackTo::Left, Some(name)) => {
             on.check_unserved(&IdentityOrigin::Volume(given.volume), &given.name)?;
             (on.info(&VolumeRef::Name(name.clone()))?, RollbackGoal::Left(volume.key()))
         }
-        (None, None) => {
+        (RollbackTo::Left, None) => {
             let problem =
                 format!("{} is neither a snapshot nor what a rollback left", on.path(&given.name).display());
-            return Err(Refusal::new(problem, "say POOL/VOLUME@SNAPSHOT, or POOL/VOLUME~1"));
+            let remedy = "say POOL/VOLUME@SNAPSHOT, or POOL/VOLUME~1, or ⟨to-volume⟩ NAME";
+            return Err(Refusal::new(problem, remedy));
         }
     };
     let left = VolumeId(on.new_uuid());

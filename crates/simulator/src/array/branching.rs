@@ -149,8 +149,21 @@ impl Administrator {
             let pairs = model.left().into_iter().map(|left| (left, left_by(left)));
             pairs.filter(|(_, by)| idle.contains(by)).collect::<Vec<_>>()
         };
-        let Some((left, key)) = self.pick(&lefts) else { return Ok(()) };
-        self.roll_back_to(world, key, EarlierState::Left(left)).await
+        match self.pick(&lefts) {
+            Some((left, key)) => self.roll_back_to(world, key, EarlierState::Left(left)).await,
+            None => self.take_a_place(world).await,
+        }
+    }
+
+    /// Lets a volume without snapshots take the place of another one.
+    async fn take_a_place(&mut self, world: &World) -> Result<(), PoolRunError> {
+        let idle = self.fixture.model.borrow().idle();
+        let mut without_cuts = idle.clone();
+        without_cuts.retain(|key| !self.fixture.model.borrow().has_cuts(*key));
+        let Some(taking) = self.pick(&without_cuts) else { return Ok(()) };
+        let others: Vec<VolumeKey> = idle.into_iter().filter(|key| *key != taking).collect();
+        let Some(key) = self.pick(&others) else { return Ok(()) };
+        self.roll_back_to(world, key, EarlierState::Volume(taking)).await
     }
 
     /// Rolls a volume back, once hosts have no commands on it: those would happen before or after.
@@ -161,7 +174,7 @@ impl Administrator {
         to: EarlierState,
     ) -> Result<(), PoolRunError> {
         // A command that the pool stopped waiting for may go on.
-        let held: Vec<VolumeKey> = to.left().into_iter().chain([key]).collect();
+        let held: Vec<VolumeKey> = to.ended().into_iter().chain([key]).collect();
         if self.fixture.has_shortage() || !self.hold(world, &held).await {
             return Ok(());
         }
@@ -170,7 +183,7 @@ impl Administrator {
             let mut model = self.fixture.model.borrow_mut();
             let goal = match to {
                 EarlierState::Cut(cut) => model.cuts[&cut].name.clone(),
-                EarlierState::Left(left) => model.volume(left).name.clone(),
+                EarlierState::Left(ended) | EarlierState::Volume(ended) => model.volume(ended).name.clone(),
             };
             let left = model.begin_rollback(key, to, clients.clone().unwrap_or_default());
             (left, model.volume(key).name.clone(), goal)
@@ -178,6 +191,7 @@ impl Administrator {
         let goal = match to {
             EarlierState::Cut(_) => RollbackGoal::Snapshot(goal.as_str().into()),
             EarlierState::Left(_) => RollbackGoal::Left(goal.as_str().into()),
+            EarlierState::Volume(_) => RollbackGoal::Volume(goal.as_str().into()),
         };
         let begun = self.fixture.model.borrow_mut().tick();
         let withheld = clients.as_ref().map_or(0, |clients| clients.len() as u64);
@@ -195,10 +209,16 @@ impl Administrator {
                 model.is_stable_until(begun);
                 let mut tally = self.fixture.tally.borrow_mut();
                 tally.withheld += withheld;
-                *(if to.left().is_none() { &mut tally.rollbacks } else { &mut tally.undone }) += 1;
+                *match to {
+                    EarlierState::Cut(_) => &mut tally.rollbacks,
+                    EarlierState::Left(_) => &mut tally.undone,
+                    EarlierState::Volume(_) => &mut tally.places_taken,
+                } += 1;
                 Ok(())
             }
-            Err(Error::TooDeep(_) | Error::VolumeInUse(_)) => {
+            Err(
+                Error::TooDeep(_) | Error::VolumeInUse(_) | Error::OtherClass(..) | Error::InGroup { .. },
+            ) => {
                 self.fixture.model.borrow_mut().end_rollback(key, None);
                 Ok(())
             }

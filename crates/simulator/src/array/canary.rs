@@ -115,6 +115,7 @@ impl Bug {
                     | Canary::ForkPointGoesWithItsSnapshot
                     | Canary::RollbackDropsTheOldHead
                     | Canary::RowGoesWithTheOldBranch
+                    | Canary::BranchStaysWithTheEnded
                     | Canary::WithholdingForgotten
                     | Canary::WithholdingBehindItsRollback
                     | Canary::DifferenceForgetsABranch

@@ -63,6 +63,8 @@ pub struct PoolTally {
     pub rollbacks: u64,
     /// Rollbacks undone.
     pub undone: u64,
+    /// Volumes that took the place of another.
+    pub places_taken: u64,
     /// Clients from which rollbacks withheld volumes, and those that were readmitted.
     pub withheld: u64,
     pub readmitted: u64,

@@ -98,6 +98,10 @@ impl Catalogue {
                 let known = self.branch_rows.get(&number).map(|known| known.stamp_max);
                 row.stamp_max = row.stamp_max.max(known.unwrap_or_default());
                 Rc::make_mut(&mut self.branches).set(number, Branch::of_row(&row));
+                if let Some(owner) = self.branch_rows.get(&number).map(|known| known.volume) {
+                    // A rollback may have given it to another volume.
+                    self.leave_lineage(owner, number);
+                }
                 self.lineages.entry(row.volume).or_default().insert(number);
                 if let Some(point) = row.parent {
                     self.children.add(point, number);
@@ -201,11 +205,7 @@ impl Catalogue {
                     if let Some(point) = row.parent {
                         self.children.remove(point, BranchNumber(key.id as u32));
                     }
-                    let lineage = self.lineages.get_mut(&row.volume).expect("it has this branch");
-                    lineage.remove(&BranchNumber(key.id as u32));
-                    if lineage.is_empty() {
-                        self.lineages.remove(&row.volume);
-                    }
+                    self.leave_lineage(row.volume, BranchNumber(key.id as u32));
                 }
             }
             CatalogueTable::Point => {
@@ -239,6 +239,14 @@ impl Catalogue {
         }
         self.changed.insert(key);
         self.revision += 1;
+    }
+
+    fn leave_lineage(&mut self, volume: VolumeNumber, branch: BranchNumber) {
+        let lineage = self.lineages.get_mut(&volume).expect("it has this branch");
+        lineage.remove(&branch);
+        if lineage.is_empty() {
+            self.lineages.remove(&volume);
+        }
     }
 
     /// Changes with each row that is put or removed, and never comes back to an earlier number.

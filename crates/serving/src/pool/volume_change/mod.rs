@@ -77,8 +77,7 @@ pub enum VolumeChange {
     },
     RollBack {
         volume: VolumeRef,
-        /// `None` if `volume` is what an earlier rollback left: the volume that left it is rolled back to it.
-        snapshot: Option<SnapshotRef>,
+        to: RollbackTo,
         /// Although clients use the volume: it is withheld from them.
         is_forced: bool,
     },
@@ -92,6 +91,16 @@ pub enum VolumeChange {
         volume: VolumeRef,
         clients: ReadmittedClients,
     },
+}
+
+/// The state that a rollback goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RollbackTo {
+    Snapshot(SnapshotRef),
+    /// The volume of the change is what an earlier rollback left: the one that left it is rolled back to it.
+    Left,
+    /// Another volume of the pool, which takes its place.
+    Volume(VolumeRef),
 }
 
 /// Makes a change.
@@ -120,8 +129,8 @@ pub async fn perform(change: &VolumeChange, on: &ChangeablePool<'_>) -> Result<V
         VolumeChange::Clone { source, snapshot, name, is_independent } => {
             branching::clone(on, (source, snapshot.as_ref()), name, *is_independent).await
         }
-        VolumeChange::RollBack { volume, snapshot, is_forced } => {
-            branching::roll_back(on, (volume, snapshot.as_ref()), *is_forced).await
+        VolumeChange::RollBack { volume, to, is_forced } => {
+            branching::roll_back(on, (volume, to), *is_forced).await
         }
         VolumeChange::Fill { volume } => filling::fill(on, volume).await,
         VolumeChange::CancelFilling { volume } => filling::cancel(on, volume).await,

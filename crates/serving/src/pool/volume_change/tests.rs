@@ -207,7 +207,7 @@ fn snapshots_are_taken_cloned_rolled_back_to_and_deleted() {
 
         let roll_back = |volume: &str, snapshot: Option<&str>| VolumeChange::RollBack {
             volume: volume.into(),
-            snapshot: snapshot.map(SnapshotRef::from),
+            to: snapshot.map_or(RollbackTo::Left, |name| RollbackTo::Snapshot(name.into())),
             is_forced: false,
         };
         let resize = VolumeChange::Resize { volume: "store".into(), size_bytes: 9 * MIB, may_shrink: false };
@@ -225,6 +225,19 @@ fn snapshots_are_taken_cloned_rolled_back_to_and_deleted() {
             "{refused}"
         );
         assert_eq!(bench.done(roll_back("store~1", None)).await.volume.size_bytes, 9 * MIB);
+        // A clone takes its place, unless it is served itself.
+        let take_place = |to: &str| VolumeChange::RollBack {
+            volume: "store".into(),
+            to: RollbackTo::Volume(to.into()),
+            is_forced: false,
+        };
+        let refused = bench.refused(take_place("none")).await;
+        assert!(refused.contains("none"), "{refused}");
+        let back = bench.done(take_place("copy")).await;
+        assert_eq!((back.volume.volume, back.volume.size_bytes), (store.volume, 8 * MIB));
+        let VolumeOutcome::RolledBack(rolled_back) = back.outcome else { panic!("it was rolled back") };
+        assert_eq!((rolled_back.left_name.as_str(), rolled_back.bytes_before), ("store~1", 9 * MIB));
+        assert!(bench.exports.changeable().info(&"copy".into()).is_err(), "it is no volume any more");
 
         let delete = VolumeChange::DeleteSnapshot { volume: "logs".into(), snapshot: "monday".into() };
         let deleted = bench.done(delete.clone()).await;
@@ -287,7 +300,7 @@ fn a_rollback_under_clients_is_forced_and_withholds_until_they_are_readmitted() 
         unit.begin_session(&nexus);
         let roll_back = |snapshot: &str, is_forced| VolumeChange::RollBack {
             volume: "store".into(),
-            snapshot: Some(snapshot.into()),
+            to: RollbackTo::Snapshot(snapshot.into()),
             is_forced,
         };
         let refused = bench.refused(roll_back("monday", false)).await;
@@ -368,18 +381,15 @@ fn what_a_rollback_left_is_not_rolled_back_to_while_it_is_served() {
     with_pool(|bench| async move {
         bench.create("store").await;
         bench.snapshot("store", "monday").await;
-        let roll_back = |volume: &str, snapshot: Option<SnapshotRef>| VolumeChange::RollBack {
-            volume: volume.into(),
-            snapshot,
-            is_forced: true,
-        };
-        bench.done(roll_back("store", Some("monday".into()))).await;
+        let roll_back =
+            |volume: &str, to| VolumeChange::RollBack { volume: volume.into(), to, is_forced: true };
+        bench.done(roll_back("store", RollbackTo::Snapshot("monday".into()))).await;
         let left =
             WantedExport { name: "before".to_owned(), volume: "store~1".to_owned(), is_read_only: true };
         bench.exports.assemble(&WantedExports { nbd: vec![left], ..WantedExports::default() }).unwrap();
-        let refused = bench.refused(roll_back("store~1", None)).await;
+        let refused = bench.refused(roll_back("store~1", RollbackTo::Left)).await;
         assert!(refused.starts_with("mail/store~1 is served as NBD export before"), "{refused}");
         bench.exports.assemble(&WantedExports::default()).unwrap();
-        bench.done(roll_back("store~1", None)).await;
+        bench.done(roll_back("store~1", RollbackTo::Left)).await;
     });
 }

@@ -21,14 +21,16 @@ pub enum EarlierState {
     Cut(CutKey),
     /// The volume that an earlier rollback left.
     Left(VolumeKey),
+    /// Another volume, as it is now.
+    Volume(VolumeKey),
 }
 
 impl EarlierState {
     /// The volume that ends with the rollback.
-    pub fn left(self) -> Option<VolumeKey> {
+    pub fn ended(self) -> Option<VolumeKey> {
         match self {
             Self::Cut(_) => None,
-            Self::Left(left) => Some(left),
+            Self::Left(ended) | Self::Volume(ended) => Some(ended),
         }
     }
 }
@@ -92,14 +94,17 @@ impl Model {
                 let register = part.register.as_ref().expect("it is there").fork(begun);
                 (part.sectors, register, self.next_line(), None)
             }
-            EarlierState::Left(left) => {
-                let left_model = &self.volumes[&left];
-                (left_model.sectors, left_model.register.clone(), left_model.line, Some(left))
+            EarlierState::Left(ended) | EarlierState::Volume(ended) => {
+                let model = &self.volumes[&ended];
+                assert_eq!(model.commands, 0, "commands would take effect before or after");
+                (model.sectors, model.register.clone(), model.line, Some(ended))
             }
         };
         let left = self.next_volume();
+        let writers = ends.map(|ends| self.volumes[&ends].writers.clone()).unwrap_or_default();
         let volume = self.volume(key);
         assert_eq!(volume.commands, 0, "commands would take effect before or after");
+        volume.writers.extend(writers);
         volume.rolling = Some(PendingRollback { left, ends, sectors, line, register, withheld });
         let model = VolumeModel {
             presence: Presence::Making,

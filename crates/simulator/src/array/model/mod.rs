@@ -265,6 +265,12 @@ impl Model {
         parts.filter(|(_, volume)| usable.contains(volume)).collect()
     }
 
+    /// True if a snapshot of the volume is there, or may be.
+    pub fn has_cuts(&self, volume: VolumeKey) -> bool {
+        let parts = self.cuts.values().filter_map(|cut| cut.parts.get(&volume));
+        parts.into_iter().any(|part| part.presence != Presence::Gone)
+    }
+
     /// Starts a write.
     pub fn begin_write(&mut self, volume: VolumeKey, sectors: Range<u64>) -> OperationNumber {
         let operation = self.next_operation(volume, sectors.clone());

@@ -141,11 +141,12 @@ fn clones_and_rollbacks_lose_nothing() {
     let reached = OF_FILLING.map(|branch| (branch, times(&branch)));
     println!("note: {} seeds: {reached:?}", reports.len());
     assert!(reached.iter().all(|(_, times)| *times > 0), "some branch of filling was not taken: {reached:?}");
-    let counts: [(&str, Count); 5] = [
+    let counts: [(&str, Count); 6] = [
         ("clones", |report| report.tally.clones),
         ("fillings begun by verbs", |report| report.tally.fills),
         ("rollbacks", |report| report.tally.rollbacks),
         ("rollbacks undone", |report| report.tally.undone),
+        ("volumes that took the place of another", |report| report.tally.places_taken),
         ("volumes left by rollbacks and deleted", |report| report.tally.left_deleted),
     ];
     for (what, count) in counts {
