@@ -1,7 +1,7 @@
 //! `spindle protect`: sets of volumes that are backed up together.
 //!
 //! Reading order: `arguments`, then `sets` (sets that a server keeps, `freed_space` of their backups) with `set_arguments`. `backup_points` (backups as the
-//! pools have them) and `backup_exports` are beneath `restore` with `restored_volumes`, `restore_hooks` and `log_chain` (databases brought forward), `verify_set` with `verification` (on a `worker`
+//! pools have them) and `backup_exports` are beneath `restore` with `log_chain` (databases brought forward), `verify_set` with `verification` (on a `worker`
 //! of its own: `verifier_thread`), `drill_set` with `drills`, `vault`, and `recovery` (backups opened on this host); drills and open backups have `temporary_clones`. `mailboxes` reads databases of backups.
 //! `report_set` and `rebuild_set` are about catalogues. `run` is the agent that keeps sets on a mail host, with
 //! `server_pools` (a server's pools, as the keeper of a set asks them), `application` (what is frozen), `agent_work` (verifications
@@ -22,8 +22,6 @@ mod rebuild_set;
 mod recovery;
 mod report_set;
 pub mod restore;
-mod restore_hooks;
-mod restored_volumes;
 mod run;
 mod server_pools;
 mod set_arguments;

@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. Each name has the numbers of the backup and of the process, and says when it ends: anyone can delete what is overdue.
-//! 2. Only a volume with such a name is deleted.
+//! 2. Only a volume with such a name is deleted, and a clone whose restore has not changed anything.
 //! 3. An overdue clone or export that a client uses is left alone.
 
 use super::backup_exports::delete_export;
@@ -50,6 +50,15 @@ pub fn first_bytes(text: &str, most: usize) -> &str {
 /// If the name does not say when it ends.
 pub async fn delete_clone(server: &ServerConnection, pool: &str, name: &str) -> Result<(), Refusal> {
     assert!(name.contains(UNTIL), "only what was made for a while is deleted: {name}");
+    delete_volume(server, pool, name).await
+}
+
+/// Deletes a volume that a restore has made; one that is gone is no error.
+///
+/// # Errors
+///
+/// The server does not answer, or refuses; or its pool is closed.
+pub async fn delete_volume(server: &ServerConnection, pool: &str, name: &str) -> Result<(), Refusal> {
     let page: VolumePage = server.get(&format!("/v1/volumes?name={}", in_uri(name))).await?;
     let Some(known) = page.volumes.iter().find(|known| known.pool == pool && known.name == name) else {
         return match page.is_incomplete {

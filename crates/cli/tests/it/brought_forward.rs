@@ -12,6 +12,7 @@ use array::pool::{OpenSetting, open};
 use maildb::{ColumnId, Value};
 use serde_json::Value as Json;
 use std::{
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Stdio},
     rc::Rc,
@@ -61,56 +62,61 @@ schedules = ['24x1h']
 ";
 
 /// Every record of a group, in order.
-type Records = Vec<Vec<(ColumnId, Value)>>;
+pub type Records = Vec<Vec<(ColumnId, Value)>>;
 
-struct MailServer {
-    bench: Bench,
-    served: Served,
+pub struct MailServer {
+    pub bench: Bench,
+    pub served: Served,
 }
 
 impl MailServer {
-    fn begin() -> Self {
+    pub fn begin() -> Self {
+        Self::begin_with("")
+    }
+
+    /// One whose set has these lines, too.
+    pub fn begin_with(of_set: &str) -> Self {
         let bench = Bench::new();
-        bench.make_file("site.toml", SITE.as_bytes());
+        bench.make_file("site.toml", format!("{SITE}{of_set}").as_bytes());
         let served = Served::begin(&bench);
         Self { bench, served }
     }
 
     /// Arguments of a run of databases on the two units.
-    fn prove(&self, options: &[&'static str]) -> Vec<String> {
+    pub fn prove<'o>(&'o self, options: &[&'o str]) -> Vec<String> {
         let run = ["--size", "16MiB", "--cache", "4MiB", "--seed", "9"];
         let places = ["prove", self.served.uri("/3"), "--logs", self.served.uri("/4")];
         let words = places.into_iter().chain(run).chain(options.iter().copied());
         words.map(str::to_owned).collect()
     }
 
-    fn create_databases(&self) {
+    pub fn create_databases(&self) {
         let words = self.prove(&["--duration", "1s"]);
         answered(&self.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
     }
 
     /// A run that holds a rate until it is killed.
-    fn begin_load(&self) -> Child {
+    pub fn begin_load(&self) -> Child {
         let words = self.prove(&["--mailboxes", "60", "--iops", "1", "--duration", "10m"]);
         let mut command = self.bench.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    fn said(&self, arguments: &[&str]) -> ProgramOutput {
+    pub fn said(&self, arguments: &[&str]) -> ProgramOutput {
         self.bench.run(&[arguments, &["--state", "state", "--json"]].concat())
     }
 
-    fn answer(&self, arguments: &[&str]) -> Json {
+    pub fn answer(&self, arguments: &[&str]) -> Json {
         json_of(&done(&self.said(arguments)))
     }
 
-    fn refused(&self, arguments: &[&str]) -> String {
+    pub fn refused(&self, arguments: &[&str]) -> String {
         let said = self.said(arguments);
         assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
         said.stderr
     }
 
-    fn back_up(&self) -> String {
+    pub fn back_up(&self) -> String {
         self.answer(&["protect", "now", "post", "--hold", "test"])["number"].to_string()
     }
 
@@ -122,10 +128,26 @@ impl MailServer {
     }
 
     /// Transactions that a restore of the backup would add.
-    fn commits_behind(&self, backup: &str) -> u64 {
+    pub fn commits_behind(&self, backup: &str) -> u64 {
         let looked_at = self.answer(&["protect", "restore", "post", backup, "--dry-run"]);
         assert!(looked_at["not_brought_forward"].is_null(), "{looked_at}");
         looked_at["logs"][0]["commits"].as_u64().unwrap()
+    }
+
+    /// Begins a restore in place, and kills it when it has said this.
+    fn kill_restore_at(&self, backup: &str, said: &str) {
+        let words = ["protect", "restore", "post", backup, "--yes", "post", "--state", "state"];
+        let mut command = self.bench.command(&words);
+        let mut restore = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(restore.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains(said)), "it never said {said:?}");
+        restore.kill().unwrap();
+        restore.wait().unwrap();
+    }
+
+    /// Names of clones that are to take places.
+    pub fn lasting(&self) -> Vec<String> {
+        self.left().into_iter().filter(|name| name.contains("-restored-")).collect()
     }
 
     /// Names of all volumes and exports that were made for a while.
@@ -139,7 +161,7 @@ impl MailServer {
 }
 
 /// The records that an ordinary recovery finds on two volumes of the stopped pools.
-fn records(bench: &Bench, [store, log]: [&str; 2]) -> Records {
+pub fn records(bench: &Bench, [store, log]: [&str; 2]) -> Records {
     let folder = bench.make_folder(&format!("copied-{store}"));
     real::run(0, RealOptions::default(), async |world| {
         for (pool, volume) in [("mail", store), ("logs", log)] {
@@ -210,22 +232,29 @@ fn logs_bring_a_backup_forward_to_where_a_killed_mail_server_was() {
     }
     assert_eq!(server.left(), [""; 0], "copies of logs are gone");
 
-    // In place it stays with the backup, and says what logs would add.
-    let refused = server.refused(&["protect", "restore", "post", &first, "--yes", "post", "--logs", "all"]);
-    assert!(refused.contains("logs are joined beside the live volumes alone"), "{refused}");
+    // In place, with kills right before and within the changes of places: the same command goes on.
+    for line in ["change places", "mail/store: restored"] {
+        server.kill_restore_at(&first, line);
+        let refused =
+            server.refused(&["protect", "restore", "post", &second, "--logs", "none", "--yes", "post"]);
+        assert!(refused.contains("has not taken the place of its volume"), "{line}: {refused}");
+        let completed = server.answer(&["protect", "restore", "post", &first, "--yes", "post"]);
+        let gone = completed["volumes"].as_array().unwrap().iter().filter(|row| row["made"].is_string());
+        println!("note: killed at {line:?}: {} volumes were left to go back", gone.count());
+        assert_eq!(server.lasting(), [""; 0], "{completed}");
+    }
     let restored = server.answer(&["protect", "restore", "post", &first, "--yes", "post"]);
-    assert_eq!(restored["logs"], json_of("[]"), "{restored}");
-    let why = restored["not_brought_forward"][0].as_str().unwrap();
-    assert!(
-        why.contains(&format!("{commits} transactions further")) && why.contains("--as NAME"),
-        "{restored}"
-    );
+    assert_eq!(restored["logs"][0]["commits"], commits, "{restored}");
     let MailServer { bench, served } = server;
     served.end();
     let head = records(&bench, ["store~1", "log~1"]);
     assert!(head.len() > 100, "{} records", head.len());
     assert!(records(&bench, ["store-forward", "log-forward"]) == head, "beside");
-    assert!(records(&bench, ["store", "log"]) != head, "in place");
+    for number in 2..=3 {
+        let left = [format!("store~{number}"), format!("log~{number}")];
+        assert!(records(&bench, [&left[0], &left[1]]) == head, "completed after a kill");
+    }
+    assert!(records(&bench, ["store", "log"]) == head, "in place");
     let second = records(&bench, ["store-alone", "log-alone"]);
     assert!(records(&bench, ["store-second", "log-second"]) == second && second != head);
 }

@@ -29,7 +29,7 @@ use maildb::{
 use report::Refusal;
 use serde::Serialize;
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     rc::Rc,
 };
 use world::{Directory, World};
@@ -149,13 +149,18 @@ impl ChainedLogs<'_> {
         prove(self.world, (self.server, self.place), (group, base), of_log, wish.end).await
     }
 
-    /// Joins the proven logs into restored volumes, whose paths are in the order of the backup's, and recovers the databases.
+    /// Joins the proven logs into restored volumes, and recovers the databases. `volumes` has the paths of those of the groups,
+    /// by their points.
     ///
     /// # Errors
     ///
     /// A volume cannot be written, or is not as the backup. The volumes can be restored and joined again.
-    pub async fn join(&self, plan: &mut LogPlan, volumes: &[String], wish: &LogWish) -> Result<(), Refusal> {
-        assert_eq!(volumes.len(), self.points.len(), "a volume for each point");
+    pub async fn join(
+        &self,
+        plan: &mut LogPlan,
+        volumes: &BTreeMap<usize, String>,
+        wish: &LogWish,
+    ) -> Result<(), Refusal> {
         let end = end_of_names(self.world, self.base);
         let name = |(index, point): (usize, &BackupPointRow)| {
             temporary_name(&point.volume, &format!("-w{index}"), &end)
@@ -166,13 +171,13 @@ impl ChainedLogs<'_> {
             let LogPlan { groups, later, .. } = plan;
             for index in groups.iter().flat_map(|(group, _)| group.volumes()) {
                 if let Entry::Vacant(free) = folders.entry(index) {
-                    free.insert(self.writable((&exports[index], &volumes[index])).await?);
+                    free.insert(self.writable((&exports[index], &volumes[&index])).await?);
                 }
             }
             for (group, summary) in groups.iter_mut() {
                 let folder = LogFolder {
                     directory: Rc::clone(&folders[&group.log]),
-                    name: volumes[group.log].clone(),
+                    name: volumes[&group.log].clone(),
                 };
                 let joined = self.prove_one((group, &folder), later, wish).await?;
                 *summary = joined.summary().clone();
@@ -224,6 +229,11 @@ impl LogPlan {
     /// True if logs are to be joined.
     pub fn goes_further(&self) -> bool {
         self.groups.iter().any(|(_, summary)| summary.end > summary.base_end)
+    }
+
+    /// The volumes of all groups, by their points.
+    pub fn volumes(&self) -> BTreeSet<usize> {
+        self.groups.iter().flat_map(|(group, _)| group.volumes()).collect()
     }
 
     pub fn has_groups(&self) -> bool {

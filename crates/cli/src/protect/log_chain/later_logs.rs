@@ -175,6 +175,11 @@ pub(super) fn end_of_names(world: &World, base: &PointsOfBackup) -> String {
     format!("{OF_RESTORE}-{}", name_end(base.note.sequence, until_s))
 }
 
+/// The name of a clone of a point that may take the place of its volume.
+pub fn temporary_clone_name(world: &World, base: &PointsOfBackup, point: &BackupPointRow) -> String {
+    temporary_name(&point.volume, "-place", &end_of_names(world, base))
+}
+
 /// The name of a clone or an export of a volume.
 pub(super) fn temporary_name(volume: &str, kind: &str, end: &str) -> String {
     format!("{}{kind}{end}", first_bytes(volume, VOLUME_BYTES_MAX))

@@ -15,4 +15,5 @@ mod log_arguments;
 mod proof;
 
 pub use chained_logs::{BroughtForwardRow, ChainedLogs, LogPlan};
+pub use later_logs::temporary_clone_name;
 pub use log_arguments::{LogArguments, LogSource, LogWish};

@@ -116,20 +116,32 @@ pub(super) async fn roll_back_all(
             rows.push(volume.row());
             continue;
         }
-        let path = format!("/v1/volumes/{}/rollback", in_uri(&volume.volume.id));
-        let body = RollbackBody { snapshot: Some(volume.point.name.clone()), force: true };
-        let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await;
-        let done: RollbackRow = match reply.and_then(|reply| reply.parsed()) {
-            Ok(done) => done,
-            Err(refusal) => return Err(volume.ended_early(&rows, &refusal)),
+        let body = RollbackBody {
+            snapshot: Some(volume.point.name.clone()),
+            force: true,
+            ..RollbackBody::default()
         };
-        let mut withheld_from = done.withheld_from;
-        withheld_from.extend(done.withheld_from_nbd.then(|| "all NBD clients".to_owned()));
+        match rollback_row(server, volume, &body).await {
+            Ok(row) => rows.push(row),
+            Err(refusal) => return Err(volume.ended_early(&rows, &refusal)),
+        }
         console.say_progress(&format!("{}: restored", volume.path()));
-        let made = Some(format!("{}/{}", volume.volume.pool, done.left));
-        rows.push(RestoredRow { made, withheld_from, ..volume.row() });
     }
     Ok(rows)
+}
+
+/// Rolls a volume back.
+pub(super) async fn rollback_row(
+    server: &ServerConnection,
+    volume: &RestoredVolume,
+    body: &RollbackBody,
+) -> Result<RestoredRow, Refusal> {
+    let path = format!("/v1/volumes/{}/rollback", in_uri(&volume.volume.id));
+    let done: RollbackRow = server.change_to_its_end(Method::POST, &path, Some(body)).await?.parsed()?;
+    let mut withheld_from = done.withheld_from;
+    withheld_from.extend(done.withheld_from_nbd.then(|| "all NBD clients".to_owned()));
+    let made = Some(format!("{}/{}", volume.volume.pool, done.left));
+    Ok(RestoredRow { made, withheld_from, ..volume.row() })
 }
 
 pub(super) async fn clone_all(

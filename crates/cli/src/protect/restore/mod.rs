@@ -4,16 +4,18 @@
 //!
 //! 1. Nothing is changed before it is known that all of it can be done: all points are there, and no host uses a volume.
 //! 2. What a volume held stays, as `VOLUME~N`: a restore loses nothing.
-//! 3. One that ended early is completed by the same command: a volume that is as its point is left alone.
+//! 3. One that ended early is completed by the same command: a volume that is as its point is left alone, and clones whose
+//!    databases were brought forward take their places.
 //! 4. Each that changed something is noted in the catalogue of a set that the server keeps, also one that ended early.
+
+mod hooks;
+mod in_place;
+mod replacements;
+mod volumes;
 
 use super::{
     backup_points::{PointsOfBackup, SetPoints},
     log_chain::{BroughtForwardRow, ChainedLogs, LogArguments, LogPlan, LogSource, LogWish},
-    restore_hooks::HostHooks,
-    restored_volumes::{
-        EarlyEnd, RestoredRow, RestoredVolume, clone_all, look_at_all, refuse_users, roll_back_all,
-    },
 };
 use crate::{
     console::Console,
@@ -27,23 +29,25 @@ use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use serde::Serialize;
 use std::{collections::BTreeMap, path::PathBuf};
+use volumes::{EarlyEnd, RestoredRow, RestoredVolume, clone_all, look_at_all, refuse_users};
 use world::World;
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle protect restore mail 17 --dry-run       which volumes, and who uses them
   spindle protect restore mail 17                 asks for the name of the set
-  spindle protect restore mail 17 --yes mail
+  spindle protect restore mail 17 --yes mail      databases up to the minute, with the logs that there are
+  spindle protect restore mail 17 --yes mail --logs none
   spindle protect restore mail 17 --yes mail --hooks site.toml      with the set's hooks, on the mail host
   spindle protect restore mail 17 --as trial      clones mail/store-trial, logs/log-trial beside the live volumes
   spindle protect restore mail 17 --as trial --to-time 2026-11-29T10:00:00Z     as it was before that
 
 End the mail server, unmount and log out first: it is refused while a host is connected. All volumes of the set go back to \
-the moment of the backup. With --as, databases of Spindle's own format then go forward, with the logs of later backups and of \
-the live volume, as far as these go (--logs all); the chain of logs is proven before anything is made. In place they stay as the \
-backup has them, and it says how far logs would bring them. Other databases replay their logs themselves, and get those of the \
-backup. What each volume held stays as VOLUME~1, to which 'spindle volume rollback' goes back. If it ends early, give the same \
-command again before a host connects: it goes on. It takes a token with the role admin; --as with --logs none takes operate.
+the moment of the backup. Databases of Spindle's own format then go forward, with the logs of later backups and of the live \
+volume, as far as these go (--logs all); the chain of logs is proven before anything is changed, and they are brought forward on \
+clones, which take the places of the volumes. Other databases replay their logs themselves, and get those of the backup. What \
+each volume held stays as VOLUME~1, to which 'spindle volume rollback' goes back. If it ends early, give the same command again \
+before a host connects: it goes on. It takes a token with the role admin; --as with --logs none takes operate.
 
 Exits with 0, and with 2 if it was refused or ended early.")]
 pub struct RestoreArguments {
@@ -128,25 +132,20 @@ pub async fn run(
     };
     let points = &points_to_restore(known, base)?;
     let chained = ChainedLogs { world, server, place, console, known, base, points };
-    let is_in_place = arguments.beside.is_none() && backup.note.kind != BackupKind::InterimLogs;
-    let mut unproven = Vec::new();
-    let plan = match &wish {
-        None => None,
-        Some(wish) => match Box::pin(chained.prove(wish)).await {
-            Ok(plan) => Some(plan),
-            // In place no log is joined, unless one is asked for, which is refused.
-            Err(refusal) if is_in_place && !wish.is_said => {
-                unproven.push(refusal.to_string());
-                None
-            }
-            Err(refusal) => return Err(refusal),
-        },
+    let restore = SetRestore { server, arguments, console, backup, chained, wish };
+    let decided = match &arguments.beside {
+        None => restore.replacements(points).decided().await?,
+        Some(_) => Vec::new(),
     };
-    let has_groups = plan.as_ref().is_some_and(LogPlan::has_groups);
+    let plan = match &restore.wish {
+        // The logs of a decided restore are joined.
+        Some(wish) if decided.is_empty() => Some(Box::pin(chained.prove(wish)).await?),
+        _ => None,
+    };
+    let has_groups = !decided.is_empty() || plan.as_ref().is_some_and(LogPlan::has_groups);
     // Logs of another engine, which replays them itself.
     let of_backup = points_to_restore(known, backup)?;
     let points = if has_groups { points } else { &of_backup };
-    let restore = SetRestore { server, arguments, console, backup, chained, wish };
     let looked_at = look_at_all(server, points).await;
     let volumes = match looked_at {
         Ok(volumes) => volumes,
@@ -156,7 +155,6 @@ pub async fn run(
         }
     };
     let mut logs = LogOutcome::of(plan.as_ref());
-    logs.problems.extend(unproven);
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => {
             restore.end(plan).await?;
@@ -168,12 +166,12 @@ pub async fn run(
         }
         None => {
             restore.end(plan).await?;
-            restore.stay_with_backup(&mut logs)?;
             if arguments.hooks.is_none() {
                 refuse_users(&volumes, arguments.force)?;
+                restore.refuse_replacing(&volumes, &logs).await?;
             }
-            confirm(arguments, backup, &volumes, console)?;
-            let restored = restore.in_place(points).await;
+            confirm(arguments, backup, (&volumes, &logs), console)?;
+            let restored = restore.in_place((points, &decided), &mut logs).await;
             ("restored", restore.noted(restored, &logs).await?)
         }
     };
@@ -210,10 +208,11 @@ impl SetRestore<'_> {
         let cloning = async {
             let rows = clone_all(self.server, volumes, suffix, self.console).await?;
             let made: Vec<String> = rows.iter().filter_map(|row| row.made.clone()).collect();
+            let by_point: BTreeMap<usize, String> = made.iter().cloned().enumerate().collect();
             if let (Some(plan), Some(wish)) = (&mut plan, &self.wish)
                 && plan.goes_further()
             {
-                let joined = Box::pin(self.chained.join(plan, &made, wish)).await;
+                let joined = Box::pin(self.chained.join(plan, &by_point, wish)).await;
                 joined.map_err(|refusal| {
                     let problem = format!(
                         "{}; the clones {} are not brought forward",
@@ -241,52 +240,6 @@ impl SetRestore<'_> {
         }
     }
 
-    /// Takes all volumes back, within the hooks if there are any.
-    async fn in_place(&self, points: &[BackupPointRow]) -> Result<Vec<RestoredRow>, EarlyEnd> {
-        let Self { server, arguments, backup, console, .. } = self;
-        let named = (arguments.set.as_str(), backup.name.as_str());
-        let hooks =
-            arguments.hooks.as_ref().map(|site| HostHooks::of_site(site, named, console)).transpose()?;
-        let restoring = async {
-            if let Some(hooks) = &hooks {
-                hooks.before().await?;
-            }
-            // As they are once the hook has disconnected this host.
-            let volumes = look_at_all(server, points).await?;
-            refuse_users(&volumes, arguments.force)?;
-            roll_back_all(server, &volumes, console).await
-        };
-        let restored = restoring.await;
-        let is_half_done = restored.as_ref().is_err_and(|early| early.has_changed);
-        if let Some(hooks) = hooks {
-            match is_half_done {
-                false => hooks.after().await,
-                true => console.warn("the hook after was not run: the restore is half done"),
-            }
-        }
-        restored
-    }
-
-    /// Logs are joined on clones alone: says how far they would go, or refuses if a person wants them.
-    fn stay_with_backup(&self, logs: &mut LogOutcome) -> Result<(), Refusal> {
-        let further: Vec<String> =
-            logs.rows.iter().filter(|row| row.goes_further()).map(BroughtForwardRow::text).collect();
-        if further.is_empty() {
-            return Ok(());
-        }
-        let is_of_logs = self.backup.note.kind == BackupKind::InterimLogs;
-        if is_of_logs || self.wish.as_ref().is_some_and(|wish| wish.is_said) {
-            let problem = format!("logs are joined beside the live volumes alone: {}", further.join("; "));
-            return Err(Refusal::new(
-                problem,
-                "say ⟨as⟩ NAME; or ⟨logs⟩ none, and a full backup, to go back to that",
-            ));
-        }
-        logs.problems.extend(further.into_iter().map(|text| format!("⟨as⟩ NAME brings {text}")));
-        logs.rows.clear();
-        Ok(())
-    }
-
     async fn end(&self, plan: Option<LogPlan>) -> Result<(), Refusal> {
         match plan {
             Some(plan) => plan.end(self.server).await,
@@ -307,8 +260,7 @@ impl SetRestore<'_> {
             Err(early) => vec![early.refusal.problem().to_owned()],
         };
         let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
-        let forward = logs.rows.iter().filter(|row| row.goes_further()).map(|row| &*row.time).max();
-        let forward = forward.filter(|_| problems.is_empty());
+        let forward = logs.latest().filter(|_| problems.is_empty());
         let what = match forward {
             Some(time) => format!("all volumes, with logs to {time}"),
             None => "all volumes".to_owned(),
@@ -336,6 +288,16 @@ impl LogOutcome {
     fn of(plan: Option<&LogPlan>) -> Self {
         plan.map_or_else(Self::default, |plan| Self { rows: plan.rows(), problems: plan.problems.clone() })
     }
+
+    /// True if logs bring a database further than the backup.
+    fn goes_further(&self) -> bool {
+        self.rows.iter().any(BroughtForwardRow::goes_further)
+    }
+
+    /// Time (UTC) of the last records that logs bring.
+    fn latest(&self) -> Option<&str> {
+        self.rows.iter().filter(|row| row.goes_further()).map(|row| &*row.time).max()
+    }
 }
 
 /// The points of all volumes: of logs alone, those of the full backup that they bring forward as well.
@@ -354,12 +316,17 @@ pub fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<V
 fn confirm(
     arguments: &RestoreArguments,
     backup: &PointsOfBackup,
-    volumes: &[RestoredVolume],
+    (volumes, logs): (&[RestoredVolume], &LogOutcome),
     console: &Console,
 ) -> Result<(), Refusal> {
     let names: Vec<String> = volumes.iter().map(RestoredVolume::path).collect();
     let names = names.join(", ");
-    let question = format!("{names} go back to {}; what each holds now stays as ~1, ~2 …", backup.name);
+    let forward = logs.latest().map(|time| format!(", and their databases forward to {time}"));
+    let question = format!(
+        "{names} go back to {}{}; what each holds now stays as ~1, ~2 …",
+        backup.name,
+        forward.unwrap_or_default()
+    );
     let unnamed = format!("{names} would go back to {}: nothing was changed", backup.name);
     let confirmation = NameConfirmation {
         question: &question,
@@ -376,7 +343,7 @@ fn say(done: &str, backup: &PointsOfBackup, (rows, logs): (&[RestoredRow], &LogO
         let made = match &row.made {
             Some(made) if done == "restored" => format!(" goes back to {}; before: {made}", row.snapshot),
             Some(made) => format!(" as {made}"),
-            None if done == "restored" => " is as it was then already".to_owned(),
+            None if done == "restored" => " is restored already".to_owned(),
             None => format!(": {}", row.snapshot),
         };
         let used = if row.used_by.is_empty() { "" } else { "; used by " };

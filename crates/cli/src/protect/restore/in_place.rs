@@ -1,0 +1,150 @@
+//! A restore in place: volumes go back to their snapshots, or clones that were brought forward take their places.
+
+use super::{
+    LogOutcome, SetRestore,
+    hooks::HostHooks,
+    replacements::{Replacement, Replacements},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_users, roll_back_all},
+};
+use crate::protect::log_chain::{LogPlan, LogSource, LogWish, temporary_clone_name};
+use control::web::client::{BackupPointRow, DrGroupList};
+use report::Refusal;
+use std::collections::BTreeSet;
+
+impl SetRestore<'_> {
+    /// The way in which the volumes go back: of a restore that ended early after it was decided, with what it has made.
+    pub(super) fn replacements<'r>(&'r self, points: &'r [BackupPointRow]) -> Replacements<'r> {
+        Replacements { server: self.server, backup: &self.backup.name, points }
+    }
+
+    /// Refuses to bring databases forward in place where that would lose what hosts write, or cannot be done.
+    pub(super) async fn refuse_replacing(
+        &self,
+        volumes: &[RestoredVolume],
+        logs: &LogOutcome,
+    ) -> Result<(), Refusal> {
+        if !logs.goes_further() {
+            return Ok(());
+        }
+        let is_live = self.wish.as_ref().is_some_and(|wish| wish.newest == LogSource::Live);
+        let used = volumes.iter().find(|volume| !volume.users.is_empty());
+        if let Some(used) = used.filter(|_| is_live && self.arguments.force) {
+            return Err(Refusal::new(
+                format!(
+                    "{} is used by {}, who may write while its log is read",
+                    used.path(),
+                    used.users.join(", ")
+                ),
+                "end the mail server, unmount and log out; or say ⟨logs⟩ none, or the number of a backup",
+            ));
+        }
+        let list: DrGroupList = self.server.get("/v1/dr/groups").await?;
+        for volume in volumes {
+            let (pool, name) = (&volume.volume.pool, &volume.volume.name);
+            if let Some(group) =
+                list.groups.iter().find(|group| group.pool == *pool && group.volumes.contains(name))
+            {
+                return Err(Refusal::new(
+                    format!(
+                        "{} is in DR group {}, whose other site has no clone that takes its place: databases are not brought \
+                         forward there",
+                        volume.path(),
+                        group.name
+                    ),
+                    "say ⟨as⟩ NAME to restore beside it, or ⟨logs⟩ none to go back to the backup alone",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all volumes back, within the hooks if there are any.
+    pub(super) async fn in_place(
+        &self,
+        (points, decided): (&[BackupPointRow], &[Replacement]),
+        logs: &mut LogOutcome,
+    ) -> Result<Vec<RestoredRow>, EarlyEnd> {
+        let Self { server, arguments, backup, console, .. } = self;
+        let named = (arguments.set.as_str(), backup.name.as_str());
+        let hooks =
+            arguments.hooks.as_ref().map(|site| HostHooks::of_site(site, named, console)).transpose()?;
+        let restoring = async {
+            if let Some(hooks) = &hooks {
+                hooks.before().await?;
+            }
+            // As they are once the hook has disconnected this host.
+            let volumes = look_at_all(server, points).await?;
+            refuse_users(&volumes, arguments.force)?;
+            match &self.wish {
+                _ if !decided.is_empty() => {
+                    console.say_progress("completing a restore that ended early");
+                    self.replacements(points).take_places(decided, &volumes, console).await
+                }
+                Some(wish) if logs.goes_further() => {
+                    Box::pin(self.replace(points, &volumes, wish, logs)).await
+                }
+                _ => roll_back_all(server, &volumes, console).await,
+            }
+        };
+        let restored = restoring.await;
+        let is_half_done = restored.as_ref().is_err_and(|early| early.has_changed);
+        if let Some(hooks) = hooks {
+            match is_half_done {
+                false => hooks.after().await,
+                true => console.warn("the hook after was not run: the restore is half done"),
+            }
+        }
+        restored
+    }
+
+    /// Brings databases forward on clones, and lets these take the places of the volumes.
+    async fn replace(
+        &self,
+        points: &[BackupPointRow],
+        volumes: &[RestoredVolume],
+        wish: &LogWish,
+        logs: &mut LogOutcome,
+    ) -> Result<Vec<RestoredRow>, EarlyEnd> {
+        // Hosts have gone: nothing is written to the live log any more.
+        self.refuse_replacing(volumes, logs).await?;
+        let mut plan = Box::pin(self.chained.prove(wish)).await?;
+        let replacements = self.replacements(points);
+        let made = Box::pin(self.brought_forward(&replacements, volumes, (&mut plan, wish))).await;
+        *logs = LogOutcome::of(Some(&plan));
+        if let Err(refusal) = self.end(Some(plan)).await {
+            self.console.warn(&format!("copies of logs are left until their time is over: {refusal}"));
+        }
+        let mut made = made?;
+        if let Err(refusal) = replacements.decide(&mut made).await {
+            replacements.give_up(&made).await;
+            return Err(refusal.into());
+        }
+        self.console.say_progress(
+            "databases are brought forward on clones, which change places with the volumes now",
+        );
+        replacements.take_places(&made, volumes, self.console).await
+    }
+
+    /// Clones all that changes, with the databases on it as the logs have them.
+    async fn brought_forward(
+        &self,
+        replacements: &Replacements<'_>,
+        volumes: &[RestoredVolume],
+        (plan, wish): (&mut LogPlan, &LogWish),
+    ) -> Result<Vec<Replacement>, Refusal> {
+        let of_groups = plan.volumes();
+        let changes = |&index: &usize| !volumes[index].is_done || of_groups.contains(&index);
+        let wanted: BTreeSet<usize> = (0..volumes.len()).filter(changes).collect();
+        let name =
+            |point: &BackupPointRow| temporary_clone_name(self.chained.world, self.chained.base, point);
+        let made = replacements.clone(&wanted, name).await?;
+        let path = |clone: &Replacement| (clone.point, format!("{}/{}", clone.pool, clone.name));
+        let joined = Box::pin(self.chained.join(plan, &made.iter().map(path).collect(), wish)).await;
+        if let Err(refusal) = joined {
+            replacements.give_up(&made).await;
+            let problem = format!("{}; nothing was restored", refusal.problem());
+            return Err(Refusal::new(problem, refusal.remedy()));
+        }
+        Ok(made)
+    }
+}
