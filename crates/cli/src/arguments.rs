@@ -155,6 +155,7 @@ finish.";
   spindle prove /mnt/db1 --pool --protect every=10s,keep=24   and backups of the databases on it
   spindle prove /mnt/db1 --pool --protect every=10s,keep=24,logs=kept   and logs that reach from each to the next
   spindle prove iscsi://10.0.0.5/iqn.2026-11.org.example:mail/0     an empty unit of any iSCSI target
+  spindle prove /mnt/db1 --control /run/mail.sock   and others may freeze the databases, to cut their volumes
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
 Ends with 0 for pass, 1 for fail, 2 if it could not run.")]
@@ -271,6 +272,12 @@ pub struct ProveArguments {
     /// enough that the backup was taken; it is not verified before
     #[arg(long, value_name = "every=TIME,keep=N", value_parser = parse_protection, requires = "pool")]
     pub protect: Option<ProtectionPlan>,
+
+    /// Socket at which others freeze the databases while the load is on, such as a set of backups with
+    /// freeze = { kind = "maildb", sockets = ["SOCKET"] }. Commits wait meanwhile, and count; the test log has each
+    /// freeze. Of several groups each has its own: SOCKET-1, SOCKET-2 …
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["pool", "sweep"])]
+    pub control: Option<PathBuf>,
 
     /// Layout of databases and logs over the paths: volume-per-database, together,
     /// half-the-volumes, one-volume [default: round-robin]

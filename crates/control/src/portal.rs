@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use world::{Address, IoError, Listener, LocalFuture, Network, ThreadEnd, ThreadStarter, World};
 
 /// Gives the portal's thread its network stack.
-pub type NetworkMaker = Box<dyn FnOnce() -> Rc<dyn Network> + Send>;
+pub type NetworkMaker = Box<dyn Fn() -> Rc<dyn Network> + Send>;
 
 /// Addresses and limits of the portal.
 pub struct PortalSetting {

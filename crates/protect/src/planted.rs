@@ -35,6 +35,8 @@ pub enum BackupBug {
     StatementIgnored,
     /// A filesystem counts as frozen to the end, no matter who thawed it.
     AnyThawCounts,
+    /// What a connection froze stays so when it ends.
+    EndOfConnectionIgnored,
 }
 
 impl BackupBug {
@@ -51,6 +53,9 @@ impl BackupBug {
 
     /// Bugs that need a filesystem.
     pub const OF_FILESYSTEMS: [Self; 1] = [Self::AnyThawCounts];
+
+    /// Bugs that need a socket.
+    pub const OF_SOCKETS: [Self; 1] = [Self::EndOfConnectionIgnored];
 
     /// Bugs that need hooks.
     pub const OF_HOOKS: [Self; 6] = [

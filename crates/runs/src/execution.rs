@@ -20,11 +20,11 @@ pub async fn perform(
     survey: &StorageSurvey,
     context: RunContext<'_>,
 ) -> Result<RunOutcome, Refusal> {
-    let PlannedRun { plan, needs, layout, outputs, .. } = planned;
+    let PlannedRun { plan, needs, layout, outputs, control, .. } = planned;
     // First of all, so that a run that cannot be recorded leaves everything as it was.
     let record = performance::begin_record(world, plan, survey, &outputs.record, context.command)?;
     let mut allowance = Allowance::new(needs.writes_max);
-    let run = ReadyRun { plan, layout, pools: None, survey, context };
+    let run = ReadyRun { plan, layout, pools: None, survey, control, context };
     match make_ready(world, planned, &run, &record, &mut allowance).await {
         Ok(_held) => performance::run(world, &run, record, allowance).await,
         Err(refusal) => {

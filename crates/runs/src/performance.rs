@@ -14,18 +14,28 @@ use crate::{
 use maildb::log::LogError;
 use report::{Document, Finding, Refusal};
 use rustix::io::Errno;
-use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use workload::database::{
     self, Error, OpenGroup, RunEnvironment,
     plan::RunPlan,
     record::{RecordHeader, Recorder, RunEnd, RunEvent},
     results::{RunResults, baseline::PathFigures, test_log::Phase},
-    run::{group::GroupStorage, kernel::KernelLogReader, progress::RunProgress},
+    run::{
+        group::{ControlPlace, GroupStorage},
+        kernel::KernelLogReader,
+        progress::RunProgress,
+    },
 };
 use world::{
-    Directory, IoErrorKind, IoResult, World,
+    Address, Directory, IoErrorKind, IoResult, World,
     real::{
-        RealOptions,
+        RealOptions, Sockets,
         host::{DeviceNames, KernelLog},
         host_files,
     },
@@ -51,6 +61,8 @@ pub struct ReadyRun<'a> {
     /// `None` for the plain path.
     pub pools: Option<&'a PoolRun>,
     pub survey: &'a StorageSurvey,
+    /// Socket at which each group can be frozen; empty if none can.
+    pub control: &'a [PathBuf],
     pub context: RunContext<'a>,
 }
 
@@ -163,7 +175,7 @@ pub async fn run(
 fn surroundings(run: &ReadyRun<'_>, recorder: Recorder) -> RunEnvironment {
     RunEnvironment {
         open: match run.pools {
-            None => opener(run.layout, run.survey),
+            None => opener(run.layout, run.survey, run.control),
             Some(pools) => pool_opener(&pools.groups, &pools.events),
         },
         place: database::GroupPlacement::Threads(run.context.options),
@@ -196,8 +208,8 @@ fn kernel_log(survey: &StorageSurvey) -> Result<KernelLogReader, String> {
 }
 
 /// Opens the storage of each group on the group's thread; each location is opened once for a group.
-fn opener(layout: &[GroupLayout], survey: &StorageSurvey) -> OpenGroup {
-    let layout = layout.to_vec();
+fn opener(layout: &[GroupLayout], survey: &StorageSurvey, control: &[PathBuf]) -> OpenGroup {
+    let (layout, control) = (layout.to_vec(), control.to_vec());
     let endpoints: Vec<(StorageEndpoint, String)> = survey
         .locations
         .all
@@ -205,8 +217,13 @@ fn opener(layout: &[GroupLayout], survey: &StorageSurvey) -> OpenGroup {
         .map(|location| (StorageEndpoint::of(&location.facts), location.given.display().to_string()))
         .collect();
     Arc::new(move |world, group| {
+        let socket = control.get(group as usize).cloned();
         let (group, endpoints) = (layout[group as usize].clone(), endpoints.clone());
-        Box::pin(async move { open_group(&world, &group, &endpoints).await })
+        Box::pin(async move {
+            let control =
+                socket.map(|path| ControlPlace { network: Rc::new(Sockets), at: Address::Unix(path) });
+            Ok(GroupStorage { control, ..open_group(&world, &group, &endpoints).await? })
+        })
     })
 }
 
@@ -238,6 +255,7 @@ async fn open_group(
             .collect(),
         log: (directory(&group.log), volume(&group.log)),
         pools: None,
+        control: None,
     })
 }
 

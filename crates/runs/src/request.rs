@@ -60,6 +60,8 @@ pub struct RunRequest {
     pub pool: bool,
     /// Take backups of the databases on the array while the load is measured.
     pub protect: Option<ProtectionPlan>,
+    /// Socket at which others freeze the databases while the load is on; one a group.
+    pub control: Option<PathBuf>,
     pub layout: Option<LayoutKind>,
     /// The first so many database paths are used; a sweep sets it.
     pub volumes: Option<u32>,

@@ -7,14 +7,14 @@ use protect::{
         filesystem::FilesystemFreeze,
         hooks::{HookSettings, HookedApplication},
     },
-    set_keeper::{RoundFreeze, SetFreezing},
+    set_keeper::{DatabasesFrozen, RoundFreeze, SetFreezing},
 };
 use report::Refusal;
 use std::{path::PathBuf, rc::Rc};
 use world::{
     FreezableMount, Programs, World,
     real::{
-        RealPrograms,
+        RealPrograms, Sockets,
         freeze::{RealMount, WritablePlace, check_order, check_privilege},
         user::check_user,
     },
@@ -26,6 +26,7 @@ pub struct HostFreeze {
     set: String,
     hooks: Option<HookSettings>,
     mounts: Vec<Rc<dyn FreezableMount>>,
+    databases: DatabasesFrozen,
     programs: Rc<dyn Programs>,
 }
 
@@ -42,10 +43,10 @@ impl HostFreeze {
         places: &[WritablePlace],
     ) -> Result<Self, Refusal> {
         let refused = |problem: String| Refusal::new(format!("protect {set:?}: {problem}"), "");
-        let (hooks, paths) = match freeze {
-            WantedFreeze::Nothing => (None, Vec::<PathBuf>::new()),
-            WantedFreeze::Here { hooks, mounts } => (hooks.as_deref().cloned(), mounts.clone()),
+        let WantedFreeze::Here { hooks, mounts: paths, sockets } = freeze else {
+            unreachable!("the server keeps sets without an agent")
         };
+        let hooks = hooks.as_deref().cloned();
         if let Some(user) = hooks.as_ref().and_then(|hooks| hooks.user.as_deref()) {
             check_user(user).map_err(|error| refused(error.to_string()))?;
         }
@@ -57,12 +58,14 @@ impl HostFreeze {
         check_order(&mounts.iter().collect::<Vec<_>>()).map_err(|error| refused(error.to_string()))?;
         let mounts = mounts.into_iter().map(|mount| Rc::new(mount) as Rc<dyn FreezableMount>).collect();
         let programs = Rc::new(RealPrograms::default());
-        Ok(Self { world: world.clone(), set: set.to_owned(), hooks, mounts, programs })
+        let (world, network) = (world.clone(), Rc::new(Sockets));
+        let databases = DatabasesFrozen { world: world.clone(), network, sockets: sockets.clone() };
+        Ok(Self { world, set: set.to_owned(), hooks, mounts, databases, programs })
     }
 }
 
 impl SetFreezing for HostFreeze {
-    /// Hooks come before filesystems: their programs write.
+    /// Hooks come first, filesystems last: programs of hooks write.
     fn round(&self, point: &str) -> RoundFreeze {
         let application = self.hooks.as_ref().map(|hooks| {
             let programs = Rc::clone(&self.programs);
@@ -70,6 +73,7 @@ impl SetFreezing for HostFreeze {
         });
         let mut things: Vec<Rc<dyn Freezable>> = Vec::new();
         things.extend(application.iter().map(|application| Rc::clone(application) as Rc<dyn Freezable>));
+        things.extend(self.databases.things(point));
         let filesystem = |mount: &Rc<dyn FreezableMount>| -> Rc<dyn Freezable> {
             Rc::new(FilesystemFreeze::new(&self.world, Rc::clone(mount)))
         };

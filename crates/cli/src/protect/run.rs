@@ -10,7 +10,7 @@ use crate::{
     server::{connection::ServerConnection, place::ServerPlace},
     state_folder::state_folder,
 };
-use control::sets::{WantedFreeze, WantedSet, wanted_sets};
+use control::sets::{WantedSet, wanted_sets};
 use plan::site::{Site, SiteIndex};
 use protect::set_keeper::{KeeperLook, SetFreezing, SetKeeper, SetNotice, SetOpening};
 use report::{Refusal, Severity, calendar::utc_time};
@@ -105,11 +105,11 @@ fn read_sets(arguments: &ProtectRunArguments) -> Result<(Site, Vec<WantedSet>), 
     let (here, kept): (Vec<_>, Vec<_>) = wanted
         .into_iter()
         .filter(|set| arguments.sets.is_empty() || arguments.sets.contains(&set.settings.name))
-        .partition(|set| set.freeze != WantedFreeze::Nothing);
+        .partition(|set| !set.freeze.is_by_server());
     if let Some(set) = kept.first().filter(|_| !arguments.sets.is_empty() || here.is_empty()) {
         let name = &set.settings.name;
         return Err(refused(format!(
-            "set {name:?} freezes nothing: the server of its pools keeps it, and a second runner would make each backup twice"
+            "set {name:?} needs no agent: the server of its pools keeps it, and a second runner would make each backup twice"
         )));
     }
     if here.is_empty() {

@@ -32,6 +32,7 @@ pub fn request_of(arguments: &ProveArguments) -> RunRequest {
         sweep: a.sweep,
         pool: a.pool,
         protect: a.protect,
+        control: a.control,
         layout: a.layout,
         volumes: None,
         storage_cache: None,

@@ -212,7 +212,7 @@ fn what_an_agent_cannot_do_is_said_before_the_first_round() {
         assert_eq!(said.code, Some(2), "{}", said.stderr);
         assert!(said.stderr.contains(why) && said.stderr.lines().count() == 1, "{why}: {}", said.stderr);
     };
-    refused("kind = 'none'", "set \"post\" freezes nothing: the server of its pools keeps it");
+    refused("kind = 'none'", "set \"post\" needs no agent: the server of its pools keeps it");
     let hooks = host.hooks("true", "true");
     refused(
         &format!("{hooks}user = 'nobody-of-that-name'"),

@@ -1,4 +1,4 @@
-//! The flows of the sets: one for each set that is frozen by nothing, which looks when something is due, follows orders of
+//! The flows of the sets: one for each set that no agent keeps, which looks when something is due, follows orders of
 //! people, and says what happens.
 //!
 //! Invariants:
@@ -28,14 +28,14 @@ use crate::{
 use protect::{
     catalogue::{MachineTime, SetId},
     set_keeper::{
-        KeeperLook, NothingFrozen, PersonRefusal, SetKeeper, SetNotice, SetOpening, SetProblem, SetSettings,
-        SetView, collect_backups,
+        DatabasesFrozen, KeeperLook, NothingFrozen, PersonRefusal, SetFreezing, SetKeeper, SetNotice,
+        SetOpening, SetProblem, SetSettings, SetView, collect_backups,
     },
 };
 use report::Refusal;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
-use world::{JoinHandle, World, with_deadline};
+use world::{JoinHandle, Network, World, with_deadline};
 
 /// Time for a flow that is stopped to end what it does.
 pub const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -94,12 +94,12 @@ impl SetFlows {
         &mut self,
         world: &World,
         site: SiteHandle,
-        files: Rc<dyn CatalogueFiles>,
+        (files, network): (Rc<dyn CatalogueFiles>, Rc<dyn Network>),
         notices: &NoticeSender,
     ) {
         let notices = notices.of(SETS_THREAD);
         let board = Rc::new(SetBoard { shown: self.shown.clone(), sets: RefCell::default() });
-        let surroundings = Surroundings { world: world.clone(), site, files, notices, board };
+        let surroundings = Surroundings { world: world.clone(), site, files, network, notices, board };
         let wanted = self.wanted.subscribe();
         self.running.get_or_insert_with(|| world.spawn("sets", supervise(surroundings, wanted)));
     }
@@ -119,6 +119,8 @@ struct Surroundings {
     world: World,
     site: SiteHandle,
     files: Rc<dyn CatalogueFiles>,
+    /// Of this host: databases that are frozen.
+    network: Rc<dyn Network>,
     notices: NoticeSender,
     board: Rc<SetBoard>,
 }
@@ -153,6 +155,7 @@ impl SetBoard {
 /// A flow that runs.
 struct RunningSet {
     settings: watch::Sender<SetSettings>,
+    freeze: WantedFreeze,
     orders: SetOrders,
     flow: JoinHandle<()>,
 }
@@ -163,8 +166,20 @@ async fn supervise(around: Surroundings, mut wanted: watch::Receiver<Arc<Vec<Wan
         let sets = Arc::clone(&wanted.borrow_and_update());
         let is_kept = |name: &str| {
             let known = sets.iter().find(|set| set.settings.name == name);
-            known.is_some_and(|set| set.freeze == WantedFreeze::Nothing)
+            known.is_some_and(|set| set.freeze.is_by_server())
         };
+        let is_frozen_otherwise = |(name, running): (&String, &RunningSet)| {
+            let known = sets.iter().find(|set| set.settings.name == *name);
+            known.is_some_and(|set| set.freeze.is_by_server() && set.freeze != running.freeze)
+        };
+        let other: Vec<String> =
+            running.iter().filter(|one| is_frozen_otherwise(*one)).map(|(name, _)| name.clone()).collect();
+        for name in other {
+            // Another flow begins below.
+            let RunningSet { settings, flow, .. } = running.remove(&name).expect("it was listed");
+            drop(settings);
+            flow.await;
+        }
         let mut gone: Vec<String> = running.keys().filter(|name| !is_kept(name)).cloned().collect();
         if planted::is_in_sets(SetBug::GoesOnWithoutFile) {
             gone.clear();
@@ -188,7 +203,7 @@ async fn supervise(around: Surroundings, mut wanted: watch::Receiver<Arc<Vec<Wan
         for set in sets.iter() {
             let keeping = match set.freeze {
                 WantedFreeze::Here { .. } => SetKeeping::Agent,
-                WantedFreeze::Nothing => around.keep(set, &mut running),
+                WantedFreeze::Nothing | WantedFreeze::Databases(_) => around.keep(set, &mut running),
             };
             shown.push(ServedSet { wanted: set.clone(), keeping });
         }
@@ -225,12 +240,13 @@ impl Surroundings {
             around: self.clone(),
             name: name.clone(),
             settings: settings.subscribe(),
+            freeze: set.freeze.clone(),
             requests,
             pools: SitePools::new(&self.world, &self.site, name),
         };
         let flow = self.world.spawn("set", flow.run());
         let keeping = unseen(&orders);
-        running.insert(name.clone(), RunningSet { settings, orders, flow });
+        running.insert(name.clone(), RunningSet { settings, freeze: set.freeze.clone(), orders, flow });
         keeping
     }
 
@@ -251,6 +267,7 @@ struct SetFlow {
     around: Surroundings,
     name: String,
     settings: watch::Receiver<SetSettings>,
+    freeze: WantedFreeze,
     requests: mpsc::Receiver<SetRequest>,
     pools: SitePools,
 }
@@ -309,11 +326,24 @@ impl SetFlow {
         let opening = SetOpening {
             settings,
             pools: Rc::new(self.pools.clone()),
-            freezing: Rc::new(NothingFrozen),
+            freezing: self.freezing(),
             generator: GENERATOR.to_owned(),
             runner: "spindle serve".to_owned(),
         };
         SetKeeper::open(&self.around.world, file, opening).map_err(|error| error.to_string())
+    }
+
+    fn freezing(&self) -> Rc<dyn SetFreezing> {
+        let Surroundings { world, network, .. } = &self.around;
+        match &self.freeze {
+            WantedFreeze::Databases(sockets) => Rc::new(DatabasesFrozen {
+                world: world.clone(),
+                network: Rc::clone(network),
+                sockets: sockets.clone(),
+            }),
+            WantedFreeze::Nothing => Rc::new(NothingFrozen),
+            WantedFreeze::Here { .. } => unreachable!("an agent keeps it"),
+        }
     }
 
     /// Keeps the set until it is to end, or the catalogue fails.

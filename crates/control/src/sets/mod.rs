@@ -1,4 +1,4 @@
-//! Sets of volumes that are backed up together (`docs/protect.md`). The server keeps those that are frozen by nothing; an agent
+//! Sets of volumes that are backed up together (`docs/protect.md`). The server keeps those that are frozen by nothing, or at sockets of its host; an agent
 //! on the mail host keeps the others, and asks the API for what this server's keepers ask the pools themselves.
 //!
 //! Reading order: [`wanted`] (the sets of a site file, checked), [`points`] (points of backups in the pools), `pools` (what a

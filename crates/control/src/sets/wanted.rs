@@ -57,12 +57,23 @@ pub struct RestoreHooks {
 pub enum WantedFreeze {
     /// Nothing is frozen: the server of the pools keeps the set.
     Nothing,
+    /// Databases of Spindle at sockets of the server's host, in this order: the server keeps the set.
+    Databases(Vec<PathBuf>),
     /// On the mail host, by the agent that keeps the set there.
     Here {
         hooks: Option<Box<HookSettings>>,
         /// Mount points, in the order in which they are frozen.
         mounts: Vec<PathBuf>,
+        /// Sockets of databases of Spindle.
+        sockets: Vec<PathBuf>,
     },
+}
+
+impl WantedFreeze {
+    /// True if the server of the pools keeps the set, and no agent.
+    pub fn is_by_server(&self) -> bool {
+        !matches!(self, Self::Here { .. })
+    }
 }
 
 /// The sets of a site file, wherever their pools are.
@@ -112,7 +123,7 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     let freeze = checked.freeze(&table.freeze)?;
     let verification = checked.verification(&table.verify, &freeze)?;
     // People note results where the server has the catalogue; an agent notes its own.
-    keep.check_set(&schedules, freeze == WantedFreeze::Nothing || verification.is_some())
+    keep.check_set(&schedules, freeze.is_by_server() || verification.is_some())
         .map_err(|error| checked.refusal(error, ""))?;
     let usual = FreezeLimit::default();
     let freeze_limit = FreezeLimit {
@@ -206,15 +217,19 @@ impl CheckedTable<'_> {
             ("worth", !table.worth.is_empty()),
         ];
         let other_keys = [("mounts", !table.mounts.is_empty()), ("budget", !table.budget.is_empty())];
+        let socket_keys = [("sockets", !table.sockets.is_empty()), ("by", !table.by.is_empty())];
         let refuse_said = |keys: &[(&str, bool)], kind: &str| match keys.iter().find(|(_, is_said)| *is_said)
         {
             None => Ok(()),
             Some((key, _)) => {
                 let problem = format!("freeze: {key} has no effect with kind = {kind:?}");
-                let remedy = "say kind = \"hooks\" or \"filesystem\", or take it out";
+                let remedy = "say kind = \"hooks\", \"filesystem\" or \"maildb\", or take it out";
                 Err(self.refusal(problem, remedy))
             }
         };
+        if table.kind != "maildb" {
+            refuse_said(&socket_keys, if table.kind.is_empty() { "none" } else { &table.kind })?;
+        }
         match table.kind.as_str() {
             "" | "none" => {
                 refuse_said(&hook_keys, "none")?;
@@ -225,18 +240,40 @@ impl CheckedTable<'_> {
             "hooks" => Ok(WantedFreeze::Here {
                 hooks: Some(Box::new(self.hooks(table)?)),
                 mounts: self.mounts(table)?,
+                sockets: Vec::new(),
             }),
+            "maildb" => {
+                refuse_said(&hook_keys, "maildb")?;
+                refuse_said(&other_keys[..1], "maildb")?;
+                self.databases(table)
+            }
             "filesystem" => {
                 refuse_said(&hook_keys, "filesystem")?;
                 if table.mounts.is_empty() {
                     let remedy = "name the mount points of its filesystems: mounts = [\"/srv/mail\"]";
                     return Err(self.refusal("freeze: kind = \"filesystem\" needs mounts", remedy));
                 }
-                Ok(WantedFreeze::Here { hooks: None, mounts: self.mounts(table)? })
+                Ok(WantedFreeze::Here { hooks: None, mounts: self.mounts(table)?, sockets: Vec::new() })
             }
             other => {
                 let problem = format!("freeze: kind = {other:?} is unknown");
-                Err(self.refusal(problem, "say \"none\", \"hooks\" or \"filesystem\""))
+                Err(self.refusal(problem, "say \"none\", \"hooks\", \"filesystem\" or \"maildb\""))
+            }
+        }
+    }
+
+    fn databases(&self, table: &SetFreeze) -> Result<WantedFreeze, Refusal> {
+        if table.sockets.is_empty() {
+            let remedy = "name those of the databases, which prove makes: sockets = [\"/run/mail.sock\"]";
+            return Err(self.refusal("freeze: kind = \"maildb\" needs sockets", remedy));
+        }
+        let sockets = self.paths("sockets", &table.sockets, "socket")?;
+        match table.by.as_str() {
+            "" | "server" => Ok(WantedFreeze::Databases(sockets)),
+            "agent" => Ok(WantedFreeze::Here { hooks: None, mounts: Vec::new(), sockets }),
+            other => {
+                let problem = format!("freeze: by = {other:?} is unknown");
+                Err(self.refusal(problem, "say \"server\" or \"agent\""))
             }
         }
     }
@@ -287,19 +324,21 @@ impl CheckedTable<'_> {
     }
 
     fn mounts(&self, table: &SetFreeze) -> Result<Vec<PathBuf>, Refusal> {
+        self.paths("mounts", &table.mounts, "mount point")
+    }
+
+    fn paths(&self, key: &str, paths: &[String], what: &str) -> Result<Vec<PathBuf>, Refusal> {
         let mut seen = BTreeSet::new();
-        for mount in &table.mounts {
-            if !mount.starts_with('/') {
-                let problem = format!("freeze: mounts has {mount:?}, which is no absolute path");
-                return Err(self.refusal(problem, "name the mount point from / on"));
+        for path in paths {
+            if !path.starts_with('/') {
+                let problem = format!("freeze: {key} has {path:?}, which is no absolute path");
+                return Err(self.refusal(problem, &format!("name the {what} from / on")));
             }
-            if !seen.insert(mount) {
-                return Err(
-                    self.refusal(format!("freeze: mounts has {mount:?} twice"), "take one of them out")
-                );
+            if !seen.insert(path) {
+                return Err(self.refusal(format!("freeze: {key} has {path:?} twice"), "take one of them out"));
             }
         }
-        Ok(table.mounts.iter().map(PathBuf::from).collect())
+        Ok(paths.iter().map(PathBuf::from).collect())
     }
 
     fn policy(&self, table: &SetFreeze, freeze: &WantedFreeze) -> Result<BackupPolicy, Refusal> {
@@ -336,7 +375,7 @@ impl CheckedTable<'_> {
             throttle: said(&table.throttle),
             is_elsewhere: table.elsewhere,
         };
-        if table.elsewhere && *freeze != WantedFreeze::Nothing {
+        if table.elsewhere && !freeze.is_by_server() {
             let problem =
                 "verify: elsewhere has no effect: the agent that keeps the set notes its own results alone";
             return Err(self.refusal(problem, "leave it out; the agent verifies on its host"));
@@ -348,7 +387,7 @@ impl CheckedTable<'_> {
         if *table == SetDrill::default() {
             return Ok(None);
         }
-        if *freeze != WantedFreeze::Nothing {
+        if !freeze.is_by_server() {
             let problem = "drill: the agent that keeps the set may not delete the clones of a drill";
             return Err(self
                 .refusal(problem, "run 'spindle protect drill' by a timer, with a token of the role admin"));
@@ -428,6 +467,8 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
         ("user", freeze.user.clone()),
         ("worth", freeze.worth.clone()),
         ("mounts", list(&freeze.mounts)),
+        ("sockets", list(&freeze.sockets)),
+        ("by", freeze.by.clone()),
         ("budget", freeze.budget.clone()),
         ("uncovered", freeze.uncovered.clone()),
     ];
@@ -560,7 +601,7 @@ mod tests {
         assert_eq!(mail.settings.policy.budget(), Duration::from_secs(20));
         assert_eq!(mail.settings.policy.uncovered, UncoveredCut::KeepAsCrash);
         assert_eq!((mail.settings.keep.at_least(), mail.settings.keep.lock_s()), (3, Some(14 * 86_400)));
-        let WantedFreeze::Here { hooks: Some(hooks), mounts } = &mail.freeze else { panic!("{mail:?}") };
+        let WantedFreeze::Here { hooks: Some(hooks), mounts, .. } = &mail.freeze else { panic!("{mail:?}") };
         assert_eq!(mounts, &["/srv/mail/spool", "/srv/mail"].map(PathBuf::from));
         assert_eq!(hooks.timeout(HookPhase::Thaw), Duration::from_millis(1500));
         assert_eq!((hooks.user.as_deref(), hooks.consistency), (Some("mail"), Consistency::Filesystem));
@@ -594,7 +635,8 @@ mod tests {
             ("'60x1min', '24x1h', '30x1d@02:30', '24x1month'", "", "no schedule is given; say one to eight"),
             ("Europe/Berlin", "Berlin", "\"Berlin\" is no time zone"),
             ("'2h'", "'2'", "freeze_every = \"2\" is no span; say a number and ms, s, min, h or d"),
-            ("kind = 'hooks'", "kind = 'maildb'", "freeze: kind = \"maildb\" is unknown; say \"none\""),
+            ("kind = 'hooks'", "kind = 'vss'", "freeze: kind = \"vss\" is unknown; say \"none\""),
+            ("kind = 'hooks'", "kind = 'maildb'", "prepare has no effect with kind = \"maildb\""),
             ("kind = 'hooks'", "", "freeze: prepare has no effect with kind = \"none\"; say kind"),
             ("kind = 'hooks'", "kind = 'filesystem'", "prepare has no effect with kind = \"filesystem\""),
             ("before = ['/etc/mail/quiet', 'all']", "", "freeze: kind = \"hooks\" needs before; name the"),
@@ -643,6 +685,13 @@ mod tests {
             ("budget = '5s'", "budget has no effect with kind = \"none\""),
             ("uncovered = 'remove'", "uncovered has no effect with kind = \"none\""),
             ("kind = 'filesystem'", "kind = \"filesystem\" needs mounts; name the mount points"),
+            ("kind = 'maildb'", "kind = \"maildb\" needs sockets; name those of the databases"),
+            (
+                "kind = 'maildb'\nsockets = ['mail.sock']",
+                "sockets has \"mail.sock\", which is no absolute path",
+            ),
+            ("kind = 'maildb'\nsockets = ['/s']\nby = 'me'", "by = \"me\" is unknown; say \"server\""),
+            ("sockets = ['/s']", "sockets has no effect with kind = \"none\""),
         ] {
             let refused = read(&format!("{PLAIN}{key}\n")).unwrap_err();
             assert!(refused.contains(refusal), "{key}: {refused}");

@@ -47,7 +47,7 @@ use std::{
 };
 use tls::ServerTls;
 use tokio::sync::watch;
-use world::{Address, ThreadStarter, World};
+use world::{Address, Network, ThreadStarter, World};
 
 /// Surroundings of a site's server.
 pub struct SiteServerSetting {
@@ -96,6 +96,8 @@ pub struct SiteServer {
     pub(super) schedules: ScheduleKeeper,
     pub(super) sets: SetFlows,
     catalogues: Rc<dyn CatalogueFiles>,
+    /// Of this thread: databases that are frozen.
+    network: Rc<dyn Network>,
     pub(super) power: SitePower,
     /// To other sites; `None` until it was started.
     pub(super) link: Option<LinkHandle>,
@@ -166,6 +168,7 @@ impl SiteServer {
         notices: &NoticeSender,
     ) -> Result<Self, Refusal> {
         let SiteServerSetting { context, places, threads, network, journal, catalogues } = setting;
+        let own_network = network();
         let site = parse(text)?;
         let wanted = WantedSite::of(&site, &context)?;
         let nbd_options = ServerOptions { tls: wanted.nbd_tls.clone(), ..ServerOptions::default() };
@@ -206,6 +209,7 @@ impl SiteServer {
             schedules: ScheduleKeeper::new(),
             sets: SetFlows::new(),
             catalogues,
+            network: own_network,
             power: power_of_before(notices),
             link: None,
             waiting_dr_groups: WaitingDrGroups::default(),
@@ -363,7 +367,8 @@ impl SiteServer {
         self.requests.answer_plans(&self.world, self.planner.clone());
         let site = self.handle();
         self.schedules.start(&self.world, site.clone(), &self.notices);
-        self.sets.start(&self.world, site, Rc::clone(&self.catalogues), &self.notices);
+        let around = (Rc::clone(&self.catalogues), Rc::clone(&self.network));
+        self.sets.start(&self.world, site, around, &self.notices);
     }
 
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the

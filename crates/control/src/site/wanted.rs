@@ -8,7 +8,7 @@ use crate::{
     metrics::MetricsSetting,
     notifying::{notifier_texts, wanted_notifiers},
     schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
-    sets::wanted::{WantedFreeze, WantedSet, set_texts, sets_of_pools, wanted_sets},
+    sets::wanted::{WantedSet, set_texts, sets_of_pools, wanted_sets},
     watched::{WatchedCertificate, WatchedSite},
 };
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
@@ -131,7 +131,7 @@ impl WantedSite {
             one.volumes.keys().map(move |pool| (pool.clone(), name.clone())).collect::<Vec<_>>()
         };
         let in_pools = schedules.iter().flat_map(in_pools).collect();
-        let kept_here = sets.iter().filter(|set| set.freeze == WantedFreeze::Nothing);
+        let kept_here = sets.iter().filter(|set| set.freeze.is_by_server());
         let kept_here = kept_here.map(|set| set.settings.name.clone()).collect();
         let watched =
             WatchedSite { notifiers, certificates: Vec::new(), schedules: in_pools, sets: kept_here };

@@ -48,7 +48,7 @@ pub struct ProtectedSet {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetFreeze {
-    /// Kind of freeze: none, hooks, or filesystem; none if left out.
+    /// Kind of freeze: none, hooks, filesystem, or maildb for databases of Spindle; none if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Hook that prepares the freeze while work goes on: a program and its arguments.
@@ -75,6 +75,12 @@ pub struct SetFreeze {
     /// Mount points of filesystems that are frozen, an inner one before the one that it lies on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
+    /// With maildb: the sockets at which databases are frozen (spindle prove --control), in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<String>,
+    /// With maildb: the keeper of the set, server or agent, on whose host the sockets are; server if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub by: String,
     /// Longest freeze, at most 20s; 10s if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub budget: String,

@@ -13,8 +13,9 @@
 //! 4. A cut that is not covered by a freeze is removed, unless the policy keeps it as *crash*.
 //!
 //! Reading order: [`label`] (labels and their evidence, pure), [`policy`], `round` (the sequence), then things that
-//! freeze: [`hooks`], [`filesystem`].
+//! freeze: [`hooks`], [`filesystem`], [`control_socket`].
 
+pub mod control_socket;
 pub mod filesystem;
 pub mod hooks;
 pub mod label;

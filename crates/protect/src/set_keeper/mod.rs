@@ -31,7 +31,7 @@ mod settling;
 pub mod view;
 
 pub use copying::{CopyDue, CopyResult};
-pub use freezing::{NothingFrozen, RoundFreeze, SetFreezing};
+pub use freezing::{DatabasesFrozen, NothingFrozen, RoundFreeze, SetFreezing};
 pub use keeper::{KeeperLook, SetKeeper, SetOpening};
 pub use making::MadeBackup;
 pub use notice::{SetNotice, SetProblem};

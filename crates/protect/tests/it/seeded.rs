@@ -2,7 +2,7 @@
 //! that they find.
 
 use crate::{
-    backups::{self, hooked, mounted},
+    backups::{self, hooked, mounted, socketed},
     keeping, kept_sets,
 };
 use protect::{
@@ -25,7 +25,7 @@ enum Canary {
 }
 
 /// Bugs and the first seeds that find them.
-const CANARIES: [(Canary, u64); 16] = [
+const CANARIES: [(Canary, u64); 17] = [
     (Canary::Backup(BackupBug::ThawForgottenOnError), 0),
     (Canary::Backup(BackupBug::HoldNotReleased), 0),
     (Canary::Backup(BackupBug::LabelledWithoutThaw), 0),
@@ -33,6 +33,7 @@ const CANARIES: [(Canary, u64); 16] = [
     (Canary::Backup(BackupBug::UncoveredCutKept), 1),
     (Canary::Backup(BackupBug::BudgetIgnored), 4),
     (Canary::Backup(BackupBug::AnyThawCounts), 22),
+    (Canary::Backup(BackupBug::EndOfConnectionIgnored), 2),
     (Canary::Backup(BackupBug::NotNowIsDone), 70),
     (Canary::Keeping(KeepingBug::CutBeforeBegun), 0),
     (Canary::Keeping(KeepingBug::PointsBeforeDeleting), 0),
@@ -57,6 +58,7 @@ fn check_seed(seed: u64) {
     backups::backup(seed);
     hooked::backup(seed);
     mounted::backup(seed);
+    socketed::backup(seed);
     keeping::check_seed(seed);
     kept_sets::check_seed(seed);
 }

@@ -97,7 +97,7 @@ pub async fn open_group(
     let (series, size) = &group.logs.volumes[0];
     let log = (logs.directory(world, series, *size).await?, logs.name().to_owned());
     let pools: Rc<dyn PoolSet> = Rc::new(BothPools([databases, logs]));
-    Ok(GroupStorage { databases: files, log, pools: Some(pools) })
+    Ok(GroupStorage { databases: files, log, pools: Some(pools), control: None })
 }
 
 /// An open pool.

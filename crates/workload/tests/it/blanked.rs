@@ -74,6 +74,7 @@ async fn forgetful(path: PathBuf) -> IoResult<GroupStorage> {
         databases: vec![database(1), database(2)],
         log: (Rc::clone(&directory), "logs".to_owned()),
         pools: None,
+        control: None,
     })
 }
 

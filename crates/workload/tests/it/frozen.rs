@@ -213,6 +213,7 @@ fn try_run(plan: RunPlan, faults: FaultPlan) -> Result<RunResults, Error> {
             databases: vec![(Rc::clone(&directory), DATABASE.to_owned(), "drive".to_owned())],
             log: (directory, "drive".to_owned()),
             pools: None,
+            control: None,
         };
         let group = GroupRun::new(&world, plan.clone(), 0, shared.clone(), storage);
         let running = world.spawn("group", group.run());

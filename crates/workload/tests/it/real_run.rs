@@ -61,6 +61,7 @@ fn open_in(folder: &Path) -> OpenGroup {
                 databases: vec![database(1), database(2)],
                 log: (Rc::clone(&directory), "logs".to_owned()),
                 pools: None,
+                control: None,
             })
         })
     })

@@ -114,7 +114,7 @@ pub fn run_on_drives(
                 let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
                 let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
                 let pools = POOLS.get().map(|make| make(world));
-                let storage = GroupStorage { databases, log: (log, "logs".to_owned()), pools };
+                let storage = GroupStorage { databases, log: (log, "logs".to_owned()), pools, control: None };
                 Box::pin(async move { Ok(storage) })
             }),
             place: GroupPlacement::CallerThread,

@@ -6,6 +6,8 @@ mod fakes;
 pub mod hooked;
 /// Frozen filesystems.
 pub mod mounted;
+/// Processes that are frozen over a socket.
+pub mod socketed;
 
 use fakes::{CutterScript, FakeApplication, FakeCutter, Journal, Step};
 use protect::{

@@ -1,6 +1,6 @@
 //! The files of a group: opening, closing and verification.
 
-use super::{context::GroupContext, watchdog::Watchdog};
+use super::{context::GroupContext, control::ControlPlace, watchdog::Watchdog};
 use crate::{
     database::{
         load::{
@@ -34,6 +34,8 @@ pub struct GroupStorage {
     pub log: (Rc<dyn Directory>, String),
     /// Pools below the files, if their statistics are wanted.
     pub pools: Option<Rc<dyn PoolSet>>,
+    /// The place at which others freeze the group while it is under load.
+    pub control: Option<ControlPlace>,
 }
 
 impl GroupStorage {
@@ -60,6 +62,10 @@ pub(super) struct GroupFiles {
 impl GroupFiles {
     pub(super) fn new(context: GroupContext, storage: GroupStorage) -> Self {
         Self { context, storage }
+    }
+
+    pub(super) fn control(&self) -> Option<&ControlPlace> {
+        self.storage.control.as_ref()
     }
 
     fn base_name(&self) -> String {

@@ -5,9 +5,11 @@
 
 mod cache_fill;
 mod context;
+mod control;
 mod counters;
 mod creation;
 mod files;
+mod frozen_sessions;
 mod load;
 mod measurement;
 mod protection;
@@ -28,6 +30,7 @@ use crate::{
 };
 use cache_fill::fill_cache;
 use context::GroupContext;
+use control::RunningControl;
 use creation::create_databases;
 use files::GroupFiles;
 use load::RunningLoad;
@@ -38,6 +41,7 @@ use trials::TrialRunner;
 use watchdog::Watchdog;
 use world::World;
 
+pub use control::ControlPlace;
 pub use files::GroupStorage;
 pub use protection::BACKUP_PREFIX;
 
@@ -118,6 +122,8 @@ impl GroupRun {
         self.context.meet(1).await;
 
         let mut load = RunningLoad::start(self.context.clone(), &self.files, &instance, stores);
+        let outside = (&instance, self.files.control());
+        let control = RunningControl::start(&self.context, &load.group, outside).await?;
         let databases = load.outcomes(&self.files, &created);
         self.context.record(|| {
             RunEvent::Made(DatabasesReady { group: self.context.number, recovered, create_s, databases })
@@ -141,6 +147,9 @@ impl GroupRun {
                 measurement.settle(&self.watchdog, &mut sampler).await;
                 load.record_end();
             }
+        }
+        if let Some(control) = control {
+            self.watchdog.within_limit(control.stop()).await;
         }
         load.stop(&self.watchdog).await;
         let databases = load.outcomes(&self.files, &created);

@@ -1,29 +1,22 @@
 //! Backups of a group while its load is measured: taken on a schedule, labelled, and the oldest removed once a
 //! new one is there.
 
-use super::context::GroupContext;
+use super::{
+    context::GroupContext,
+    frozen_sessions::{FrozenSessions, answer_gap},
+};
 use crate::database::{
     load::session::SessionContext, plan::protection::ProtectionPlan, results::backups::BackupResults,
 };
-use maildb::{FrozenGroup, GroupFreezer, Instance};
-use protect::backup::{
-    BackupCutter, BackupLabel, BackupOutcome, BackupPolicy, BackupSet, Consistency, Freezable, StepError,
-    StepResult, start_backup,
-};
-use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
-    rc::Rc,
-    time::Duration,
-};
-use world::{JoinHandle, LocalFuture, Moment};
+use maildb::{GroupFreezer, Instance};
+use protect::backup::{BackupCutter, BackupLabel, BackupOutcome, BackupPolicy, BackupSet, start_backup};
+use std::{cell::Cell, collections::VecDeque, rc::Rc, time::Duration};
+use world::{JoinHandle, Moment};
 
 /// Names of a run's backups begin so.
 pub const BACKUP_PREFIX: &str = "backup-";
-/// Interval between checks for the first answer after a freeze, or for the end of the load.
+/// Interval between checks for the end of the load.
 const POLL: Duration = Duration::from_millis(5);
-/// Longest wait for that answer.
-const FIRST_ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Backups being taken.
 pub(super) struct RunningProtection {
@@ -40,14 +33,8 @@ impl RunningProtection {
     ) -> Option<Self> {
         let (plan, cutter) = context.backup_cutter()?;
         let stops = Rc::<Cell<bool>>::default();
-        let group = FrozenSessions {
-            name: format!("storage group {}", context.number + 1),
-            freezer: instance.freezer(),
-            frozen: Rc::default(),
-            generation: Rc::default(),
-            load: Rc::clone(load),
-        };
-        let logs = KeptLogs { freezer: instance.freezer(), frozen_at: Rc::clone(&group.generation) };
+        let group = FrozenSessions::new(context, load, instance);
+        let logs = KeptLogs { freezer: instance.freezer(), frozen_at: Rc::clone(group.generation()) };
         let keeper = BackupKeeper {
             context: context.clone(),
             load: Rc::clone(load),
@@ -163,11 +150,7 @@ impl BackupKeeper {
     /// The freeze as the load saw it.
     async fn window(&self, outcome: &BackupOutcome) -> Option<Duration> {
         outcome.thawed?;
-        let until = self.context.world.now() + FIRST_ANSWER_MAX;
-        while self.load.gap.length().is_none() && !self.stops.get() && self.context.world.now() < until {
-            self.context.world.sleep(POLL).await;
-        }
-        self.load.gap.length()
+        answer_gap(&self.context.world, &self.load, || self.stops.get()).await
     }
 }
 
@@ -184,51 +167,4 @@ fn in_a_line(results: &BackupResults, label: Option<&BackupLabel>) -> String {
         names => format!(", {} deleted", names.join(" and ")),
     };
     format!("{}: {what}{window}, {} kept{deleted}", results.name, results.kept)
-}
-
-/// A group whose sessions wait while it is frozen.
-struct FrozenSessions {
-    name: String,
-    freezer: GroupFreezer,
-    frozen: Rc<RefCell<Option<FrozenGroup>>>,
-    /// The log generation that began with the last freeze.
-    generation: Rc<Cell<Option<u32>>>,
-    load: Rc<SessionContext>,
-}
-
-impl Freezable for FrozenSessions {
-    fn describe(&self) -> String {
-        self.name.clone()
-    }
-
-    fn consistency(&self) -> Consistency {
-        Consistency::Application
-    }
-
-    fn prepare(&self) -> LocalFuture<StepResult> {
-        let freezer = self.freezer.clone();
-        Box::pin(async move { freezer.prepare().await.map_err(|error| StepError(error.to_string())) })
-    }
-
-    fn freeze(&self, deadline: Moment) -> LocalFuture<StepResult> {
-        let (freezer, slot) = (self.freezer.clone(), Rc::clone(&self.frozen));
-        let (load, generation) = (Rc::clone(&self.load), Rc::clone(&self.generation));
-        Box::pin(async move {
-            generation.set(None);
-            let frozen = freezer.freeze(deadline).await.map_err(|error| StepError(error.to_string()))?;
-            load.gap.begin();
-            generation.set(Some(frozen.generation()));
-            *slot.borrow_mut() = Some(frozen);
-            Ok(())
-        })
-    }
-
-    fn thaw(&self) -> LocalFuture<Result<bool, StepError>> {
-        let was_first = self.frozen.take().is_some_and(FrozenGroup::thaw);
-        Box::pin(std::future::ready(Ok(was_first)))
-    }
-
-    fn after(&self) -> LocalFuture<StepResult> {
-        Box::pin(std::future::ready(Ok(())))
-    }
 }

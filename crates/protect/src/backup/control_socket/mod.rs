@@ -1,0 +1,56 @@
+//! A process that lets others freeze what it has, over a socket: the databases of a run, while an agent cuts their volumes.
+//!
+//! Lines of text. The service greets with `spindle-freeze 1 DESCRIPTION`. Then each line of the client is an order, answered by
+//! a line, `ok` or `failed REASON`:
+//!
+//! | order | done |
+//! |---|---|
+//! | `prepare` | while work goes on |
+//! | `freeze MILLISECONDS NAME` | for a cut of that name, at most for that time from now on |
+//! | `thaw` | answered `ok first` if it was frozen until now, `ok late` if not |
+//! | `after` | what `prepare` did is undone |
+//!
+//! Invariants:
+//!
+//! 1. A connection that ends, in whatever way, thaws what it froze and undoes what it prepared. So does one that orders nothing
+//!    for a minute.
+//! 2. One connection is served at a time; the next one waits.
+//! 3. A freeze ends at its deadline, as any freeze does; the thaw says so.
+
+mod client;
+mod service;
+
+pub use client::SocketFreeze;
+pub use service::{FreezeService, ServedFreeze};
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+
+/// First word and version of the greeting.
+const GREETING: &str = "spindle-freeze 1";
+/// Most bytes of a line: a name of a backup and a few words.
+const LINE_BYTES_MAX: u64 = 1024;
+
+const OK: &str = "ok";
+const FIRST: &str = "ok first";
+const LATE: &str = "ok late";
+const FAILED: &str = "failed ";
+
+/// Reads a line, without its end; `None` at the end of the connection, and for one that is too long or no text.
+async fn read_line(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
+    let mut line = Vec::new();
+    let read = reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.ok()?;
+    let whole = line.strip_suffix(b"\n").filter(|_| read > 0)?;
+    String::from_utf8(whole.to_vec()).ok()
+}
+
+/// A text as a part of a line.
+fn in_a_line(text: &str) -> String {
+    let mut kept = text.replace(|letter: char| letter.is_control(), " ");
+    kept.truncate(
+        (0..=kept.len().min(LINE_BYTES_MAX as usize / 2))
+            .rev()
+            .find(|&at| kept.is_char_boundary(at))
+            .unwrap_or(0),
+    );
+    kept
+}

@@ -1,0 +1,191 @@
+//! The process that is frozen.
+
+use super::{FAILED, FIRST, GREETING, LATE, OK, in_a_line, read_line};
+use crate::{
+    backup::{Freezable, StepError, StepResult},
+    planted::{self, BackupBug},
+};
+use std::{cell::Cell, io, rc::Rc, time::Duration};
+use tokio::{
+    io::{AsyncWriteExt, BufReader, split},
+    sync::Notify,
+};
+use world::{
+    JoinHandle, Moment, World,
+    network::{Listener, Stream, accept_next},
+    with_deadline,
+};
+
+/// Time without an order after which a connection is ended.
+const ORDERED_WITHIN: Duration = Duration::from_secs(60);
+/// Longest freeze that is accepted, the limit of a mail server's own snapshots.
+const FREEZE_MAX: Duration = Duration::from_secs(20);
+/// Longest time of any other step: a client that is gone must be noticed.
+const STEP_MAX: Duration = Duration::from_secs(20);
+
+/// A freeze that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedFreeze {
+    /// The name of the cut.
+    pub name: String,
+    /// From the order until the thaw.
+    pub length: Duration,
+    /// It was frozen until the client's thaw.
+    pub was_held: bool,
+}
+
+/// Serves the freezes of one thing until it is stopped.
+pub struct FreezeService {
+    task: JoinHandle<()>,
+    stop: Rc<ServiceStop>,
+}
+
+#[derive(Default)]
+struct ServiceStop {
+    is_asked: Cell<bool>,
+    /// For the task, which waits for it between orders alone: no step is given up half-way.
+    asked: Notify,
+}
+
+impl FreezeService {
+    /// Starts to serve; `tell` gets each freeze after its end.
+    pub fn start(
+        world: &World,
+        listener: Box<dyn Listener>,
+        thing: Rc<dyn Freezable>,
+        tell: impl Fn(ServedFreeze) + 'static,
+    ) -> Self {
+        let stop = Rc::<ServiceStop>::default();
+        let service = Service { world: world.clone(), thing, tell: Box::new(tell), stop: Rc::clone(&stop) };
+        Self { task: world.spawn("freeze service", service.serve(listener)), stop }
+    }
+
+    /// Ends it after the step that is under way; what is frozen is thawed.
+    pub async fn stop(self) {
+        self.stop.is_asked.set(true);
+        self.stop.asked.notify_one();
+        self.task.await;
+    }
+}
+
+struct Service {
+    world: World,
+    thing: Rc<dyn Freezable>,
+    tell: Box<dyn Fn(ServedFreeze)>,
+    stop: Rc<ServiceStop>,
+}
+
+impl Service {
+    async fn serve(self, listener: Box<dyn Listener>) {
+        while !self.stop.is_asked.get() {
+            let accepting = accept_next(&self.world, &*listener, |_| {});
+            let Some(accepted) = with_deadline(self.stop.asked.notified(), accepting).await else { return };
+            let mut session = Session { service: &self, is_prepared: false, frozen: None };
+            session.serve(accepted.stream).await;
+            if !planted::is(BackupBug::EndOfConnectionIgnored) {
+                session.undo().await;
+            }
+        }
+    }
+}
+
+/// A connection.
+struct Session<'s> {
+    service: &'s Service,
+    is_prepared: bool,
+    /// The name of the cut, and the moment of the order.
+    frozen: Option<(String, Moment)>,
+}
+
+impl Session<'_> {
+    /// Follows orders until the connection ends, in whatever way.
+    async fn serve(&mut self, stream: Stream) {
+        let (reader, mut writer) = split(stream);
+        let mut reader = BufReader::new(reader);
+        let mut answer = format!("{GREETING} {}", in_a_line(&self.service.thing.describe()));
+        while send(&mut writer, &answer).await.is_ok() {
+            let Service { world, stop, .. } = self.service;
+            let order = with_deadline(world.sleep(ORDERED_WITHIN), read_line(&mut reader));
+            let order = with_deadline(stop.asked.notified(), order).await;
+            let Some(Some(Some(order))) = order else { return };
+            if stop.is_asked.get() {
+                return;
+            }
+            answer = self.follow(&order).await;
+        }
+    }
+
+    async fn follow(&mut self, order: &str) -> String {
+        let thing = &self.service.thing;
+        match order.split_once(' ').unwrap_or((order, "")) {
+            ("prepare", "") if !self.is_prepared => {
+                self.is_prepared = true;
+                answer_of(self.within(STEP_MAX, thing.prepare()).await)
+            }
+            ("freeze", rest) if self.frozen.is_none() => match freeze_of(rest) {
+                Some((within, name)) => {
+                    let now = self.service.world.now();
+                    self.frozen = Some((name, now));
+                    answer_of(self.within(within, thing.freeze(now + within)).await)
+                }
+                None => format!("{FAILED}say freeze MILLISECONDS NAME, at most {}", FREEZE_MAX.as_millis()),
+            },
+            ("thaw", "") => match self.thaw().await {
+                Some(Ok(true)) => FIRST.to_owned(),
+                Some(Ok(false)) => LATE.to_owned(),
+                Some(Err(reason)) => format!("{FAILED}{}", in_a_line(&reason)),
+                None => format!("{FAILED}nothing was frozen over this connection"),
+            },
+            ("after", "") if self.is_prepared => {
+                self.is_prepared = false;
+                answer_of(self.within(STEP_MAX, thing.after()).await)
+            }
+            _ => format!("{FAILED}{} is no order here, or not now", in_a_line(order)),
+        }
+    }
+
+    /// The result of a step, unless it takes longer.
+    async fn within<T>(
+        &self,
+        most: Duration,
+        step: impl Future<Output = Result<T, StepError>>,
+    ) -> Result<T, StepError> {
+        let ended = with_deadline(self.service.world.sleep(most), step).await;
+        ended.unwrap_or_else(|| Err(StepError(format!("it did not end within {} ms", most.as_millis()))))
+    }
+
+    async fn thaw(&mut self) -> Option<Result<bool, String>> {
+        let (name, ordered) = self.frozen.take()?;
+        let thawed = self.within(STEP_MAX, self.service.thing.thaw()).await;
+        let length = self.service.world.now().since(ordered);
+        (self.service.tell)(ServedFreeze { name, length, was_held: thawed == Ok(true) });
+        Some(thawed.map_err(|error| error.to_string()))
+    }
+
+    /// Undoes what the connection did not.
+    async fn undo(&mut self) {
+        self.thaw().await;
+        if std::mem::take(&mut self.is_prepared) {
+            // Nobody is there to be told.
+            let _ = self.within(STEP_MAX, self.service.thing.after()).await;
+        }
+    }
+}
+
+async fn send(writer: &mut (impl tokio::io::AsyncWrite + Unpin), line: &str) -> io::Result<()> {
+    writer.write_all(format!("{line}\n").as_bytes()).await?;
+    writer.flush().await
+}
+
+fn answer_of(result: StepResult) -> String {
+    match result {
+        Ok(()) => OK.to_owned(),
+        Err(error) => format!("{FAILED}{}", in_a_line(&error.to_string())),
+    }
+}
+
+fn freeze_of(text: &str) -> Option<(Duration, String)> {
+    let (ms, name) = text.split_once(' ')?;
+    let within = Duration::from_millis(ms.parse().ok()?);
+    (within <= FREEZE_MAX && !name.is_empty()).then(|| (within, name.to_owned()))
+}
