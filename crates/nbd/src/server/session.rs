@@ -184,8 +184,11 @@ impl Session {
         let bytes = if has_data { request.length.min(PAYLOAD_BYTES_MAX) } else { 0 };
         assert!(bytes as usize <= self.options.bytes_max, "one request of any size has room");
         let never_closed = "it is never closed";
-        self.requests.acquire().await.expect(never_closed).forget();
-        self.bytes.acquire_many(bytes).await.expect(never_closed).forget();
+        let request = self.requests.acquire().await.expect(never_closed);
+        let room = self.bytes.acquire_many(bytes).await.expect(never_closed);
+        // Not before both are there: a reader that is ended meanwhile gives the first one back.
+        request.forget();
+        room.forget();
         RequestPermit { session: self, bytes }
     }
 

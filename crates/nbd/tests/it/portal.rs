@@ -18,6 +18,7 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
@@ -276,6 +277,40 @@ fn no_name_means_the_only_export_of_all_threads() {
         assert_eq!(replies(&mut stream, option::INFO, &info("a")).await.0.len(), 3);
         // The thread of `a` has one export only; the server has three.
         assert_eq!(replies(&mut stream, option::INFO, &info("")).await.0, [reply::UNKNOWN]);
+    });
+    run.completed();
+}
+
+#[test]
+fn a_client_that_is_ended_while_its_request_waits_for_room_leaves() {
+    let mut scene = Scene::new(11, NetworkOptions::rack());
+    const LARGEST: usize = 32 << 20;
+    let second = world::sim::ServiceTime {
+        least: Duration::from_secs(1),
+        mean_above: Duration::ZERO,
+        per_mib: Duration::ZERO,
+    };
+    let size = world::ByteCount(4 * LARGEST as u64);
+    let slow = world::sim::DriveOptions { read: second, ..world::sim::DriveOptions::new(size) };
+    let drive = scene.simulation.add_drive(slow);
+    let Scene { mut simulation, network, .. } = scene;
+    let run = simulation.run(SimLimits::generous(), move |world| async move {
+        let served = serve(&world, &network, vec![export("a", &drive)], TlsMode::Off).await;
+        let client = Rc::new(connect(&world, &network, "a").await.unwrap());
+        // Two of them take all the room of a connection.
+        for at in 0..3 {
+            let client = Rc::clone(&client);
+            world.spawn("read", async move {
+                let _ = read(&*client, at * LARGEST as u64, LARGEST).await;
+            });
+        }
+        world.sleep(Duration::from_millis(500)).await;
+        let thread = &served.threads.threads[0].1;
+        let number = thread.listed_clients()[0].number;
+        assert!(thread.end_client(number), "it is there");
+        world.sleep(Duration::from_secs(20)).await;
+        let ended = served.events.borrow().iter().any(|event| event.contains("operator"));
+        assert!(ended, "it is still there: {:?}", served.events.borrow());
     });
     run.completed();
 }
