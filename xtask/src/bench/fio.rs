@@ -81,6 +81,19 @@ impl Jobs {
         self
     }
 
+    /// Keeps the moment of each answer in files whose names begin so, one for each job (fio's `write_lat_log`).
+    pub fn with_latency_log(mut self, prefix: &Path) -> Self {
+        let options = format!("write_lat_log={}\nlog_unix_epoch=1\n", prefix.display());
+        self.text.insert_str("[global]\n".len(), &options);
+        self
+    }
+
+    /// True if the job of that number, from 1, has that name.
+    pub fn is_job(&self, number: usize, name: &str) -> bool {
+        let mut sections = self.text.lines().filter(|line| line.starts_with('['));
+        sections.nth(number).is_some_and(|section| section == format!("[{name}]"))
+    }
+
     /// The job file.
     #[cfg(test)]
     pub fn text(&self) -> &str {
@@ -185,5 +198,8 @@ mod tests {
     fn a_job_file_names_its_options_a_line_each() {
         let jobs = Jobs::new(Some(1.5)).job("reads", Path::new("/f"), "rw=randread bs=4096");
         assert!(jobs.text.contains("runtime=1500ms\n[reads]\nfilename=/f\nrw=randread\nbs=4096\n"));
+        let jobs = jobs.with_latency_log(Path::new("/t/answers"));
+        assert!(jobs.text.starts_with("[global]\nwrite_lat_log=/t/answers\nlog_unix_epoch=1\nioengine="));
+        assert!(jobs.is_job(1, "reads") && !jobs.is_job(2, "reads") && !jobs.is_job(1, "read"));
     }
 }

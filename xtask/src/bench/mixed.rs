@@ -75,26 +75,40 @@ impl Mix {
         (self.reads * self.read_ms + self.writes * self.write_ms) / 1000.0
     }
 
-    /// The same for fio, on files that are there already.
+    /// The same for fio, on files that are there already, as fast as it can.
     pub fn jobs(&self, database: &Path, log: &Path, seconds: f64) -> Jobs {
         let database_io = self.reads + self.writes;
-        let flow = |share: f64| (share / database_io * FLOW_UNIT).round().max(1.0);
+        let pace = |share: f64| {
+            let flow = (share / database_io * FLOW_UNIT).round().max(1.0);
+            format!("flow={flow} flow_sleep={FLOW_SLEEP_US}")
+        };
+        self.jobs_at((database, &pace(database_io)), (log, &pace(self.log_writes)), seconds)
+    }
+
+    /// The same at the rates of ours, each kind of I/O at its own: a pause of one does not hold the others.
+    pub fn jobs_at_our_rates(&self, database: &Path, log: &Path, seconds: f64) -> Jobs {
+        let rates = format!("rate_iops={:.0},{:.0}", self.reads.max(1.0), self.writes.max(1.0));
+        let log_rate = format!("rate_iops={:.0}", self.log_writes.max(1.0));
+        self.jobs_at((database, &rates), (log, &log_rate), seconds)
+    }
+
+    fn jobs_at(
+        &self,
+        (database, database_pace): (&Path, &str),
+        (log, log_pace): (&Path, &str),
+        seconds: f64,
+    ) -> Jobs {
         let options = format!(
-            "rw=randrw rwmixread={:.0} bs={},{} iodepth={} flow={} flow_sleep={FLOW_SLEEP_US} fdatasync={}",
-            self.reads / database_io * 100.0,
+            "rw=randrw rwmixread={:.0} bs={},{} iodepth={} {database_pace} fdatasync={}",
+            self.reads / (self.reads + self.writes) * 100.0,
             blocks(self.read_bytes),
             blocks(self.write_bytes),
             self.outstanding().ceil().max(1.0),
-            flow(database_io),
             (self.writes / self.flushes.max(0.01)).round().max(1.0),
         );
         let mut jobs = Jobs::new(Some(seconds)).job("database", database, &options);
         if self.log_writes >= 0.5 {
-            let options = format!(
-                "rw=write bs={} sync=dsync iodepth=1 flow={} flow_sleep={FLOW_SLEEP_US}",
-                blocks(self.log_bytes),
-                flow(self.log_writes)
-            );
+            let options = format!("rw=write bs={} sync=dsync iodepth=1 {log_pace}", blocks(self.log_bytes));
             jobs = jobs.job("log", log, &options);
         }
         if self.scans >= 0.5 {
@@ -190,6 +204,14 @@ mod tests {
             rate_iops=3
         "#]]
         .assert_eq(jobs.text());
+    }
+
+    #[test]
+    fn a_load_at_our_rates_has_no_shares() {
+        let jobs = MIX.jobs_at_our_rates(Path::new("/d"), Path::new("/l"), 10.0);
+        assert!(!jobs.text().contains("flow"));
+        assert!(jobs.text().contains("\niodepth=2\nrate_iops=1500,500\nfdatasync=500\n"));
+        assert!(jobs.text().contains("\nsync=dsync\niodepth=1\nrate_iops=600\n"));
     }
 
     #[test]

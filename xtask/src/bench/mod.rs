@@ -14,6 +14,7 @@ mod machine_speed;
 mod mixed;
 pub(crate) mod our_programs;
 mod plan;
+mod protect;
 mod prove;
 pub(crate) mod prove_report;
 mod record;
@@ -80,6 +81,8 @@ enum Name {
     Verify,
     /// 'spindle protect vault' beside restic and borg
     Vault,
+    /// Backups: the freeze window beside fsfreeze and btrfs, a load with 24 kept, snapshots verified beside fio
+    Protect,
 }
 
 /// Setting common to all benches.
@@ -120,9 +123,13 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Plan => "plan",
         Name::Verify => "verify",
         Name::Vault => "vault",
+        Name::Protect => "protect",
     };
     if options.name == Name::Vault {
         vault::prepare(install)?;
+    }
+    if options.name == Name::Protect {
+        protect::prepare(install)?;
     }
     if options.name == Name::Targets {
         targets::prepare(install)?;
@@ -133,7 +140,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
         Name::Serve => &serve_beside::EXAMPLES,
-        Name::Replication | Name::Plan | Name::Vault => &[],
+        Name::Replication | Name::Plan | Name::Vault | Name::Protect => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
@@ -152,6 +159,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Plan => plan::run(&setting, &programs, &mut record)?,
         Name::Verify => verify::run(&setting, &programs, &mut record)?,
         Name::Vault => vault::run(&setting, &programs, &mut record)?,
+        Name::Protect => protect::run(&setting, &programs, &mut record)?,
     };
     drop(scratch);
     if rows.is_empty() {

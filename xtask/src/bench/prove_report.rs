@@ -41,6 +41,26 @@ impl ProveReport {
         bail!(missing(section, &what))
     }
 
+    /// The numbers of a column, in the order of its rows; `None` where nothing was measured.
+    pub fn column(&self, section: &str, column: &str) -> Result<Vec<Option<f64>>> {
+        Ok(self.cells(section, column)?.map(number).collect())
+    }
+
+    /// The texts of a column, in the order of its rows.
+    pub fn texts(&self, section: &str, column: &str) -> Result<Vec<&str>> {
+        Ok(self.cells(section, column)?.map(|cell| cell["text"].as_str().unwrap_or_default()).collect())
+    }
+
+    /// The cells of a column, of the first table that has it.
+    fn cells(&self, section: &str, column: &str) -> Result<impl Iterator<Item = &Value>> {
+        let mut tables = self.blocks(section, "table")?.filter_map(|block| {
+            let at = array(&block["columns"]).iter().position(|found| found["title"] == column)?;
+            Some((block, at))
+        });
+        let (block, at) = tables.next().with_context(|| missing(section, column))?;
+        Ok(array(&block["rows"]).iter().map(move |row| &row[at]))
+    }
+
     /// Average of a column over the volumes of a section, for one kind of I/O, by their rates.
     pub fn weighted(&self, section: &str, kind: &str, column: &str) -> Result<f64> {
         let (mut sum, mut rates) = (0.0, 0.0);
@@ -115,6 +135,9 @@ mod tests {
         assert_eq!(report.value("Host", "Memory").unwrap(), 4096.0);
         assert_eq!(report.value("Host", "Making").unwrap(), 1.5);
         assert_eq!(report.cell("I/O", &["reads"], "Rate").unwrap(), 10.5);
+        assert_eq!(report.column("I/O", "Rate").unwrap(), [Some(10.5), None]);
+        assert_eq!(report.texts("I/O", "I/O").unwrap(), ["reads", "writes"]);
+        assert!(report.column("I/O", "Average").is_err());
     }
 
     #[test]
