@@ -1,10 +1,13 @@
 //! `bench protect`: what backups cost the application that is backed up, and how fast they are verified.
 //!
-//! Reading order: `freeze_window` with its peers (`frozen_peers`, `answer_gaps`).
+//! Reading order: `freeze_window` with its peers (`frozen_peers`, `answer_gaps`), `served_mail` (a server with volumes
+//! that have a mailbox database), `kept_backups` on it.
 
 mod answer_gaps;
 mod freeze_window;
 mod frozen_peers;
+mod kept_backups;
+mod served_mail;
 
 use super::{Setting, our_programs::OurPrograms, record::Record, row::Row};
 use crate::{judges, step};
@@ -32,5 +35,7 @@ pub fn prepare(install: bool) -> Result<()> {
 
 /// Measures all rows.
 pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
-    freeze_window::run(setting, ours, record)
+    let mut rows = freeze_window::run(setting, ours, record)?;
+    rows.extend(kept_backups::run(setting, ours, record)?);
+    Ok(rows)
 }
