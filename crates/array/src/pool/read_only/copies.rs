@@ -129,19 +129,33 @@ impl Copies {
     /// Reads every block of a run that is right on some copy.
     pub async fn read_run(&self, run: &StoredRun) -> RunBlocks {
         let count = run.blocks.len();
-        let mut data = Buffer::zeroed(count * BLOCK_BYTES);
+        let mut collected = None;
         let mut lost: Vec<usize> = (0..count).collect();
         let mut error = None;
         for SlotSource { slot, block } in self.sources(run.segment, run.at, count) {
             match self.drives.read(slot, block, count).await {
-                Ok(read) => lost.retain(|&index| !self.take(run, index, block_of(&read, index), &mut data)),
+                Ok(read) => {
+                    let is_wrong = |&index: &usize| !self.is_right(run, index, block_of(&read, index));
+                    let wrong: Vec<usize> = lost.iter().copied().filter(is_wrong).collect();
+                    if wrong.is_empty() && lost.len() == count {
+                        // Nearly always: nothing has to be copied.
+                        return RunBlocks { data: read, lost: wrong, error };
+                    }
+                    let data = collected.get_or_insert_with(|| Buffer::zeroed(count * BLOCK_BYTES));
+                    for &index in lost.iter().filter(|index| !wrong.contains(index)) {
+                        take(index, block_of(&read, index), data);
+                    }
+                    lost = wrong;
+                }
                 Err(failed) => {
                     // A bad sector must lose its own blocks only, not the whole run.
+                    let data = collected.get_or_insert_with(|| Buffer::zeroed(count * BLOCK_BYTES));
                     let mut still_lost = Vec::new();
                     for &index in &lost {
                         let read = self.drives.read(slot, block + index as u32, 1).await;
-                        if !read.is_ok_and(|read| self.take(run, index, &read, &mut data)) {
-                            still_lost.push(index);
+                        match read.ok().filter(|read| self.is_right(run, index, read)) {
+                            Some(read) => take(index, &read, data),
+                            None => still_lost.push(index),
                         }
                     }
                     lost = still_lost;
@@ -152,17 +166,14 @@ impl Copies {
                 break;
             }
         }
+        let data = collected.unwrap_or_else(|| Buffer::zeroed(count * BLOCK_BYTES));
         RunBlocks { data, lost, error }
     }
 
-    /// Copies a block of a run if its checksum is right.
-    fn take(&self, run: &StoredRun, index: usize, bytes: &[u8], data: &mut Buffer) -> bool {
+    /// True if the checksum of a block of a run is that of these bytes.
+    fn is_right(&self, run: &StoredRun, index: usize, bytes: &[u8]) -> bool {
         let (key, checksum) = run.blocks[index];
-        let is_right = self.seed.checksum(key, bytes) == checksum;
-        if is_right {
-            data[index * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(bytes);
-        }
-        is_right
+        self.seed.checksum(key, bytes) == checksum
     }
 
     async fn read_node(&self, pointer: NodePointer) -> Result<Rc<[u8]>> {
@@ -199,6 +210,11 @@ impl Copies {
         }
         Err(why.unwrap_or(Error::NoCopy(pointer.segment)))
     }
+}
+
+/// Copies a block of a run.
+fn take(index: usize, bytes: &[u8], data: &mut Buffer) {
+    data[index * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(bytes);
 }
 
 fn block_of(bytes: &[u8], index: usize) -> &[u8] {
