@@ -1,7 +1,8 @@
-//! Sets of volumes that are backed up together (`docs/protect.md`). The server keeps those that are frozen by nothing, or at sockets of its host; an agent
-//! on the mail host keeps the others, and asks the API for what this server's keepers ask the pools themselves.
+//! Sets of volumes that are backed up together (`docs/protect.md`). The server keeps those that are frozen by nothing, or at
+//! sockets of its host; an agent on the mail host keeps the others, and asks the API for what this server's keepers ask the
+//! pools themselves.
 //!
-//! Reading order: [`wanted`] (the sets of a site file, checked), [`points`] (points of backups in the pools), `pools` (what a
+//! Reading order: [`wanted`] (the sets of a site file, checked) and [`set_texts`] (in words), [`points`] (points of backups in the pools), `pools` (what a
 //! keeper asks of them), [`catalogues`] (files of the state folder), [`served_set`] (what others see, and their orders),
 //! [`keeper`] (the flows).
 
@@ -10,6 +11,7 @@ pub mod keeper;
 pub mod points;
 mod pools;
 pub mod served_set;
+pub mod set_texts;
 pub mod wanted;
 
 pub use catalogues::{CatalogueFiles, FolderCatalogues, keep_copy};

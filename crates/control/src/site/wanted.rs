@@ -8,7 +8,10 @@ use crate::{
     metrics::MetricsSetting,
     notifying::{notifier_texts, wanted_notifiers},
     schedules::wanted::{WantedSchedule, schedule_texts, wanted_schedules},
-    sets::wanted::{WantedSet, set_texts, sets_of_pools, wanted_sets},
+    sets::{
+        set_texts::set_texts,
+        wanted::{WantedSet, sets_of_pools, wanted_sets},
+    },
     watched::{WatchedCertificate, WatchedSite},
 };
 use iscsi::target::access::{AccessList, AccessRight, InitiatorRights};
