@@ -57,7 +57,7 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
             "Writes are slower. At 100 % they are refused, and mail databases on the pool stop: that may be hours away.",
             "It delays writes near its reserve, so that cleaning keeps up.",
             "Until the pool is below 93 % full.",
-            "Delete snapshots now, the oldest first: 'spindle volume list POOL', 'spindle volume delete POOL/VOLUME@SNAPSHOT'; or add a drive.",
+            "Delete snapshots now, the oldest first: 'spindle pool show POOL', 'spindle volume delete POOL/VOLUME@SNAPSHOT'; or add a drive.",
         ],
         Now,
     ),

@@ -124,7 +124,7 @@ pub struct VaultListArguments {
   spindle protect vault prune /mnt/nas/mail --password-file secret
 
 Copies by the clock are removed by the server or the agent that keeps the set, once enough newer ones are there, and once a \
-week it prunes. This is for what was removed by hand, by 'restic forget'. Packs of which a part is needed are written anew \
+week it prunes. This is for what was removed by hand, by 'restic forget'. Packs of which a part is needed are written again \
 until at most 5 % of the vault is without use. It waits for nobody: while a copy or a check runs it is refused.
 
 Exits with 0, and with 2 if it was refused or ended early; the vault is whole then, too.")]
