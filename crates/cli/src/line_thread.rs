@@ -1,6 +1,6 @@
 //! Lines of a program that serves, written by a thread of their own.
 //!
-//! Whoever reads them may be slow: a pipe whose reader takes nothing is full after 64 KiB, and a terminal can be stopped. A
+//! Their reader may be slow: a pipe whose reader takes nothing is full after 64 KiB, and a terminal can be stopped. A
 //! write then blocks its thread, and with it whatever else that thread serves.
 //!
 //! Invariants:

@@ -35,7 +35,7 @@ pub enum BackupBug {
     StatementIgnored,
     /// A filesystem counts as frozen to the end, no matter who thawed it.
     AnyThawCounts,
-    /// What a connection froze stays so when it ends.
+    /// A thing stays frozen when the connection ends over which it was.
     EndOfConnectionIgnored,
 }
 

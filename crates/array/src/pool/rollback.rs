@@ -219,7 +219,7 @@ impl Pool {
         self.check_deletable((ended, &row), false)?;
         self.check_unused(ended, false)?;
         if row.class != before.class {
-            // What it has would count as redundant as what the volume writes.
+            // Its data would count to the class of the volume, and has copies of its own.
             return Err(Error::OtherClass(row.name, before.name.clone()));
         }
         let branch = row.branch;

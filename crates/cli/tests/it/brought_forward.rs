@@ -238,6 +238,8 @@ fn logs_bring_a_backup_forward_to_where_a_killed_mail_server_was() {
         let refused =
             server.refused(&["protect", "restore", "post", &second, "--logs", "none", "--yes", "post"]);
         assert!(refused.contains("has not taken the place of its volume"), "{line}: {refused}");
+        let looked_at = server.said(&["protect", "restore", "post", &first, "--dry-run"]);
+        assert!(looked_at.stderr.contains("it would be completed"), "{line}: {}", looked_at.stderr);
         let completed = server.answer(&["protect", "restore", "post", &first, "--yes", "post"]);
         let gone = completed["volumes"].as_array().unwrap().iter().filter(|row| row["made"].is_string());
         println!("note: killed at {line:?}: {} volumes were left to go back", gone.count());

@@ -78,7 +78,7 @@ fn verbs_that_are_killed_at_any_moment_lose_nothing() {
     assert!(proven.stdout.contains("proven"), "{}{}", proven.stdout, proven.stderr);
     let MailServer { bench, served } = server;
     served.end();
-    // What the first restore in place left is what the killed mail server had.
+    // The first restore in place left the state of the killed mail server.
     let head = records(&bench, ["store~1", "log~1"]);
     assert!(head.len() > 100, "{} records", head.len());
     assert!(records(&bench, ["store", "log"]) == head, "everything that there was");

@@ -1,4 +1,4 @@
-//! Programs that serve, and whose lines nobody reads any more: they go on, and end when they are told to.
+//! Programs that serve, and whose lines nobody reads any more: they go on, and end when they have to.
 
 use crate::{
     pool_drives::done,

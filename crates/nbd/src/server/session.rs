@@ -186,7 +186,7 @@ impl Session {
         let never_closed = "it is never closed";
         let request = self.requests.acquire().await.expect(never_closed);
         let room = self.bytes.acquire_many(bytes).await.expect(never_closed);
-        // Not before both are there: a reader that is ended meanwhile gives the first one back.
+        // Not before both are there: a reader that is ended meanwhile releases the first one.
         request.forget();
         room.forget();
         RequestPermit { session: self, bytes }

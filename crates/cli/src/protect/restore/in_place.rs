@@ -3,7 +3,7 @@
 use super::{
     LogOutcome, SetRestore,
     hooks::HostHooks,
-    replacements::{Replacement, Replacements},
+    replacements::{LeftReplacements, Replacement, Replacements},
     volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_users, roll_back_all},
 };
 use crate::protect::log_chain::{LogPlan, LogSource, LogWish, temporary_clone_name};
@@ -12,7 +12,7 @@ use report::Refusal;
 use std::collections::BTreeSet;
 
 impl SetRestore<'_> {
-    /// The way in which the volumes go back: of a restore that ended early after it was decided, with what it has made.
+    /// The clones that take the places of the volumes of these points.
     pub(super) fn replacements<'r>(&'r self, points: &'r [BackupPointRow]) -> Replacements<'r> {
         Replacements { server: self.server, backup: &self.backup.name, points }
     }
@@ -61,7 +61,7 @@ impl SetRestore<'_> {
     /// Takes all volumes back, within the hooks if there are any.
     pub(super) async fn in_place(
         &self,
-        (points, decided): (&[BackupPointRow], &[Replacement]),
+        (points, left): (&[BackupPointRow], &LeftReplacements),
         logs: &mut LogOutcome,
     ) -> Result<Vec<RestoredRow>, EarlyEnd> {
         let Self { server, arguments, backup, console, .. } = self;
@@ -76,11 +76,13 @@ impl SetRestore<'_> {
             let volumes = look_at_all(server, points).await?;
             refuse_users(&volumes, arguments.force)?;
             match &self.wish {
-                _ if !decided.is_empty() => {
+                _ if !left.decided.is_empty() => {
                     console.say_progress("completing a restore that ended early");
-                    self.replacements(points).take_places(decided, &volumes, console).await
+                    self.replacements(points).take_places(&left.decided, &volumes, console).await
                 }
                 Some(wish) if logs.goes_further() => {
+                    // Their names are those of the next ones.
+                    self.replacements(points).give_up(&left.undecided).await;
                     Box::pin(self.replace(points, &volumes, wish, logs)).await
                 }
                 _ => roll_back_all(server, &volumes, console).await,

@@ -26,6 +26,7 @@ use crate::{
 use clap::Args;
 use control::web::client::{BackupPointRow, Method, RestoreBody, SetKeeperName, SetRow, in_uri};
 use protect::backup_schedule::BackupKind;
+use replacements::LeftReplacements;
 use report::Refusal;
 use serde::Serialize;
 use std::{collections::BTreeMap, path::PathBuf};
@@ -133,16 +134,17 @@ pub async fn run(
     let points = &points_to_restore(known, base)?;
     let chained = ChainedLogs { world, server, place, console, known, base, points };
     let restore = SetRestore { server, arguments, console, backup, chained, wish };
-    let decided = match &arguments.beside {
-        None => restore.replacements(points).decided().await?,
-        Some(_) => Vec::new(),
+    let left = match &arguments.beside {
+        None => restore.replacements(points).left().await?,
+        Some(_) => LeftReplacements::default(),
     };
+    let is_decided = !left.decided.is_empty();
     let plan = match &restore.wish {
         // The logs of a decided restore are joined.
-        Some(wish) if decided.is_empty() => Some(Box::pin(chained.prove(wish)).await?),
+        Some(wish) if !is_decided => Some(Box::pin(chained.prove(wish)).await?),
         _ => None,
     };
-    let has_groups = !decided.is_empty() || plan.as_ref().is_some_and(LogPlan::has_groups);
+    let has_groups = is_decided || plan.as_ref().is_some_and(LogPlan::has_groups);
     // Logs of another engine, which replays them itself.
     let of_backup = points_to_restore(known, backup)?;
     let points = if has_groups { points } else { &of_backup };
@@ -158,6 +160,9 @@ pub async fn run(
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => {
             restore.end(plan).await?;
+            if is_decided {
+                console.say("a restore of this backup ended early: it would be completed, with the logs that it has joined");
+            }
             ("looked at", volumes.iter().map(RestoredVolume::row).collect())
         }
         Some(suffix) => {
@@ -171,7 +176,7 @@ pub async fn run(
                 restore.refuse_replacing(&volumes, &logs).await?;
             }
             confirm(arguments, backup, (&volumes, &logs), console)?;
-            let restored = restore.in_place((points, &decided), &mut logs).await;
+            let restored = restore.in_place((points, &left), &mut logs).await;
             ("restored", restore.noted(restored, &logs).await?)
         }
     };

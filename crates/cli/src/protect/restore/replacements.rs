@@ -45,6 +45,15 @@ pub(super) struct Replacement {
     pub name: String,
 }
 
+/// The clones that a restore of the same backup has left, in their order.
+#[derive(Debug, Default)]
+pub(super) struct LeftReplacements {
+    /// It was decided, and these have not taken their places.
+    pub decided: Vec<Replacement>,
+    /// It was not, and these are worth nothing.
+    pub undecided: Vec<Replacement>,
+}
+
 /// A lasting name, read.
 #[derive(Debug, PartialEq, Eq)]
 struct LastingName {
@@ -77,13 +86,12 @@ impl LastingName {
 }
 
 impl Replacements<'_> {
-    /// The clones of a decided restore that have not taken their places, in order; none if there is none. What an early end
-    /// before the decision left under lasting names is deleted.
+    /// The clones that restores in place which ended early have left under lasting names.
     ///
     /// # Errors
     ///
     /// Another backup's restore is decided, and has not ended.
-    pub async fn decided(&self) -> Result<Vec<Replacement>, Refusal> {
+    pub async fn left(&self) -> Result<LeftReplacements, Refusal> {
         let own = first_bytes(self.backup, BACKUP_BYTES_MAX);
         let all = self.with_lasting_names().await?;
         if let Some((other, name)) = all.iter().find(|(_, name)| name.backup != own && name.is_last()) {
@@ -101,14 +109,11 @@ impl Replacements<'_> {
             .map(|(clone, name)| (name.place, (clone, name.is_last())))
             .collect();
         let is_decided = own.values().any(|(_, is_last)| *is_last);
-        let clones = own.into_values().map(|(clone, _)| clone);
-        if is_decided {
-            return Ok(clones.collect());
-        }
-        for clone in clones {
-            delete_volume(self.server, &clone.pool, &clone.name).await?;
-        }
-        Ok(Vec::new())
+        let clones = own.into_values().map(|(clone, _)| clone).collect();
+        Ok(match is_decided {
+            true => LeftReplacements { decided: clones, undecided: Vec::new() },
+            false => LeftReplacements { decided: Vec::new(), undecided: clones },
+        })
     }
 
     async fn with_lasting_names(&self) -> Result<Vec<(Replacement, LastingName)>, Refusal> {

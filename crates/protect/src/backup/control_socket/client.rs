@@ -9,7 +9,7 @@ use world::{
     network::{Address, Network, Stream},
 };
 
-/// What a process at a socket has, frozen around one cut.
+/// The things of a process at a socket, frozen around one cut.
 pub struct SocketFreeze {
     world: World,
     network: Rc<dyn Network>,

@@ -79,7 +79,7 @@ async fn take(world: World, network: SimNetwork) -> Option<BackupLabel> {
     let count = |step: Step| steps.iter().filter(|&&taken| taken == step).count();
     assert_eq!(count(Step::Thaw(0)), count(Step::Freeze(0)), "{steps:?}");
     assert_eq!(count(Step::After(0)), count(Step::Prepare(0)), "{steps:?}");
-    assert_eq!(told.borrow().len(), count(Step::Freeze(0)), "each freeze is told");
+    assert_eq!(told.borrow().len(), count(Step::Freeze(0)), "each freeze is reported");
     assert!(told.borrow().iter().all(|name| name == "mail 17"));
     if let Some(service) = service {
         service.stop().await;

@@ -1,4 +1,4 @@
-//! Freezes from outside: while a group is under load, whoever cuts its volumes freezes it over a socket.
+//! Freezes from outside: while a group is under load, those who cut its volumes freeze it over a socket.
 
 use super::{
     context::GroupContext,
@@ -42,8 +42,8 @@ impl RunningControl {
         context.say(format!("it can be frozen at {}", place.at));
         let group = Rc::new(FrozenSessions::new(context, load, instance));
         let ends = Rc::<Cell<bool>>::default();
-        let told = Told { context: context.clone(), load: Rc::clone(load), ends: Rc::clone(&ends) };
-        let tell = move |ended| told.clone().tell(ended);
+        let log = FreezeLog { context: context.clone(), load: Rc::clone(load), ends: Rc::clone(&ends) };
+        let tell = move |ended| log.clone().add(ended);
         Ok(Some(Self { service: FreezeService::start(&context.world, listener, group, tell), ends }))
     }
 
@@ -55,17 +55,17 @@ impl RunningControl {
 }
 
 #[derive(Clone)]
-struct Told {
+struct FreezeLog {
     context: GroupContext,
     load: Rc<SessionContext>,
     ends: Rc<Cell<bool>>,
 }
 
-impl Told {
+impl FreezeLog {
     /// Adds a line to the test log, once the first commit is answered.
-    fn tell(self, ended: ServedFreeze) {
+    fn add(self, ended: ServedFreeze) {
         let world = self.context.world.clone();
-        world.spawn("told freeze", async move {
+        world.spawn("freeze line", async move {
             let gap = answer_gap(&self.context.world, &self.load, || self.ends.get()).await;
             let window = gap.map(|gap| format!(", commits waited {:.1} ms", gap.as_secs_f64() * 1e3));
             let held = if ended.was_held { "" } else { "; it had thawed before it was asked to" };
