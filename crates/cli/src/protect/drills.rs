@@ -7,7 +7,7 @@ use super::{
     backup_exports::{begin_export_of, delete_export},
     backup_points::{PointsOfBackup, SetPoints},
     restore::points_to_restore,
-    temporary_clones::{OF_DRILL, delete_clone, delete_overdue, first_bytes, name_end},
+    temporary_clones::{OF_DRILL, delete_clone, delete_overdue, first_bytes, make_clone, name_end},
     verification::{BackupVerifier, DeviceCheck},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     server::{connection::ServerConnection, place::ServerPlace},
 };
 use ::verify::running::{RunVerdict, VerifyLevel};
-use control::web::client::{BackupPointRow, DrillBody, Method, NewCloneBody, in_uri};
+use control::web::client::{BackupPointRow, DrillBody, Method, in_uri};
 use report::Refusal;
 use std::time::Duration;
 use world::{ByteCount, World};
@@ -169,10 +169,7 @@ impl DrillClone {
         place: &ServerPlace,
     ) -> Result<String, Refusal> {
         let Self { point, clone, export } = self;
-        let path = format!("/v1/volumes/{}/clones", in_uri(&point.volume_id));
-        let snapshot = Some(point.name.clone());
-        let body = NewCloneBody { name: clone.clone(), snapshot, independent: false };
-        server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked()?;
+        make_clone(server, &point.volume_id, (Some(&point.name), clone)).await?;
         let volume = format!("{}/{clone}", point.pool);
         begin_export_of(world, server, (export, volume, false), place).await
     }

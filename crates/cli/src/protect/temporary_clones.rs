@@ -9,8 +9,8 @@
 use super::backup_exports::delete_export;
 use crate::{console::Console, server::connection::ServerConnection};
 use control::web::{
-    client::{ExportRow, Method, in_uri},
-    rows::VolumePage,
+    client::{ExportRow, Method, NewCloneBody, in_uri},
+    rows::{VolumeEntry, VolumePage},
 };
 use report::{Refusal, calendar::file_stamp};
 use std::process;
@@ -37,6 +37,40 @@ pub fn name_end(number: u64, until_s: i64) -> String {
 pub fn first_bytes(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
     &text[..end]
+}
+
+/// Clones a snapshot of a volume, or the volume as it is now.
+///
+/// # Errors
+///
+/// The server does not answer, or refuses.
+pub async fn make_clone(
+    server: &ServerConnection,
+    volume_id: &str,
+    (snapshot, name): (Option<&str>, &str),
+) -> Result<VolumeEntry, Refusal> {
+    let path = format!("/v1/volumes/{}/clones", in_uri(volume_id));
+    let (name, snapshot) = (name.to_owned(), snapshot.map(str::to_owned));
+    let body = NewCloneBody { name, snapshot, independent: false };
+    server.change_to_its_end(Method::POST, &path, Some(&body)).await?.parsed()
+}
+
+/// All volumes of a server.
+///
+/// # Errors
+///
+/// The server does not answer.
+pub async fn all_volumes(server: &ServerConnection) -> Result<Vec<VolumeEntry>, Refusal> {
+    let mut all = Vec::new();
+    let mut path = "/v1/volumes".to_owned();
+    loop {
+        let page: VolumePage = server.get(&path).await?;
+        all.extend(page.volumes);
+        match page.next {
+            Some(next) => path = format!("/v1/volumes?after={}", in_uri(&next)),
+            None => return Ok(all),
+        }
+    }
 }
 
 /// Deletes a clone; one that is gone is no error.
@@ -108,24 +142,17 @@ pub async fn delete_overdue(server: &ServerConnection, now_s: i64, console: &Con
     }
     let used: Vec<&str> =
         exports.iter().filter(|one| one.clients > 0).map(|export| export.volume.as_str()).collect();
-    let mut path = "/v1/volumes".to_owned();
-    loop {
-        let page: VolumePage = server.get(&path).await?;
-        for volume in page.volumes.iter().filter(|volume| is_overdue(&volume.name, now_s)) {
-            let shown = format!("{}/{}", volume.pool, volume.name);
-            if used.contains(&shown.as_str()) {
-                continue;
-            }
-            match delete_clone(server, &volume.pool, &volume.name).await {
-                Ok(()) => console.say_progress(&format!("{shown}: overdue clone deleted")),
-                Err(refusal) => console.warn(&format!("{shown}: overdue, and not deleted: {refusal}")),
-            }
+    for volume in all_volumes(server).await?.iter().filter(|volume| is_overdue(&volume.name, now_s)) {
+        let shown = format!("{}/{}", volume.pool, volume.name);
+        if used.contains(&shown.as_str()) {
+            continue;
         }
-        match page.next {
-            Some(next) => path = format!("/v1/volumes?after={}", in_uri(&next)),
-            None => return Ok(()),
+        match delete_clone(server, &volume.pool, &volume.name).await {
+            Ok(()) => console.say_progress(&format!("{shown}: overdue clone deleted")),
+            Err(refusal) => console.warn(&format!("{shown}: overdue, and not deleted: {refusal}")),
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -102,6 +102,17 @@ impl MailServer {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
+    /// A load that is killed once the logs go more than so many transactions further than a backup.
+    pub fn load_and_kill(&self, backup: &str, than: u64) {
+        let mut load = self.begin_load();
+        until("transactions are in the log", || {
+            thread::sleep(Duration::from_millis(300));
+            self.commits_behind(backup) > than
+        });
+        load.kill().unwrap();
+        load.wait().unwrap();
+    }
+
     pub fn said(&self, arguments: &[&str]) -> ProgramOutput {
         self.bench.run(&[arguments, &["--state", "state", "--json"]].concat())
     }
@@ -277,22 +288,13 @@ fn a_log_of_another_line_is_refused_and_each_line_can_be_restored() {
     let server = MailServer::begin();
     server.create_databases();
     let first = server.back_up();
-    let grow = |than: u64| {
-        let mut load = server.begin_load();
-        until("transactions are in the log", || {
-            thread::sleep(Duration::from_millis(300));
-            server.commits_behind(&first) > than
-        });
-        load.kill().unwrap();
-        load.wait().unwrap();
-    };
-    grow(20);
+    server.load_and_kill(&first, 20);
     let second = server.back_up();
     let of_first_line = server.commits_behind(&first);
     // The databases go back, and another line begins.
     server.answer(&["protect", "restore", "post", &first, "--logs", "none", "--yes", "post"]);
     server.readmit();
-    grow(20);
+    server.load_and_kill(&first, 20);
     let forks = server.refused(&["protect", "restore", "post", &second, "--as", "not"]);
     assert!(forks.contains("forks") && forks.contains("--logs"), "{forks}");
     let words = ["protect", "restore", "post", &first, "--as", "old", "--logs"];

@@ -2,7 +2,6 @@
 
 use crate::{
     brought_forward::{MailServer, records},
-    judged_exports::until,
     spindle::is_full_run,
 };
 use std::{
@@ -54,13 +53,7 @@ fn verbs_that_are_killed_at_any_moment_lose_nothing() {
     let server = MailServer::begin();
     server.create_databases();
     let first = server.back_up();
-    let mut load = server.begin_load();
-    until("transactions are in the log", || {
-        thread::sleep(Duration::from_millis(300));
-        server.commits_behind(&first) > 20
-    });
-    load.kill().unwrap();
-    load.wait().unwrap();
+    server.load_and_kill(&first, 20);
     let mut random = Random::new(17, "kills");
     let of_first = format!("post@{first}");
     kill(&server, &mut random, |_| owned(&["protect", "now", "post"]));

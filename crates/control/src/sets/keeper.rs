@@ -160,6 +160,13 @@ struct RunningSet {
     flow: JoinHandle<()>,
 }
 
+impl RunningSet {
+    async fn end(self) {
+        drop(self.settings);
+        self.flow.await;
+    }
+}
+
 async fn supervise(around: Surroundings, mut wanted: watch::Receiver<Arc<Vec<WantedSet>>>) {
     let mut running: BTreeMap<String, RunningSet> = BTreeMap::new();
     loop {
@@ -176,18 +183,14 @@ async fn supervise(around: Surroundings, mut wanted: watch::Receiver<Arc<Vec<Wan
             running.iter().filter(|one| is_frozen_otherwise(*one)).map(|(name, _)| name.clone()).collect();
         for name in other {
             // Another flow begins below.
-            let RunningSet { settings, flow, .. } = running.remove(&name).expect("it was listed");
-            drop(settings);
-            flow.await;
+            running.remove(&name).expect("it was listed").end().await;
         }
         let mut gone: Vec<String> = running.keys().filter(|name| !is_kept(name)).cloned().collect();
         if planted::is_in_sets(SetBug::GoesOnWithoutFile) {
             gone.clear();
         }
         for name in gone {
-            let RunningSet { settings, flow, .. } = running.remove(&name).expect("it was listed");
-            drop(settings);
-            flow.await;
+            running.remove(&name).expect("it was listed").end().await;
             around.clear_all(&name);
             let has_agent = sets.iter().any(|set| set.settings.name == name);
             around.notices.note(match has_agent {

@@ -14,12 +14,12 @@ use crate::{
     protect::{
         backup_exports::{begin_export_of, delete_export},
         backup_points::{PointsOfBackup, SetPoints},
-        temporary_clones::{OF_RESTORE, delete_clone, first_bytes, name_end},
+        temporary_clones::{OF_RESTORE, delete_clone, first_bytes, make_clone, name_end},
     },
     server::{connection::ServerConnection, place::ServerPlace},
 };
 use control::web::{
-    client::{BackupPointRow, Method, NewCloneBody, in_uri},
+    client::{BackupPointRow, in_uri},
     rows::VolumePage,
 };
 use maildb::log::LogFolder;
@@ -121,10 +121,8 @@ impl LaterLogs {
         let (exported, name) = match next {
             LogCopyPlace::Volume { id, name } => {
                 let clone = temporary_name(&self.volume, "", &self.name_end);
-                let body = NewCloneBody { name: clone.clone(), snapshot: None, independent: false };
-                let path = format!("/v1/volumes/{}/clones", in_uri(&id));
                 self.clone = Some(clone.clone());
-                server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked()?;
+                make_clone(server, &id, (None, &clone)).await?;
                 (format!("{}/{clone}", self.pool), format!("{}/{name}", self.pool))
             }
             LogCopyPlace::Point(point) => {

@@ -9,12 +9,12 @@ use crate::{
     protect::{
         backup_exports::{begin_export_of, delete_export},
         temporary_clones::{
-            OF_OPEN, OF_OPENED_CLONE, OF_OPENED_SNAPSHOT, delete_clone, first_bytes, name_end,
+            OF_OPEN, OF_OPENED_CLONE, OF_OPENED_SNAPSHOT, delete_clone, first_bytes, make_clone, name_end,
         },
     },
     server::{connection::ServerConnection, place::ServerPlace},
 };
-use control::web::client::{BackupPointRow, Method, NewCloneBody, in_uri};
+use control::web::client::BackupPointRow;
 use recovery::opening::{Opening, OpeningClone};
 use report::Refusal;
 
@@ -71,10 +71,7 @@ pub(super) async fn export_clone(
     (point, clone, export): (&BackupPointRow, &OpeningClone, &str),
     place: &ServerPlace,
 ) -> Result<String, Refusal> {
-    let path = format!("/v1/volumes/{}/clones", in_uri(&point.volume_id));
-    let snapshot = Some(point.name.clone());
-    let body = NewCloneBody { name: clone.volume.clone(), snapshot, independent: false };
-    server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked()?;
+    make_clone(server, &point.volume_id, (Some(&point.name), &clone.volume)).await?;
     let volume = format!("{}/{}", clone.pool, clone.volume);
     begin_export_of(world, server, (export, volume, false), place).await
 }

@@ -11,12 +11,12 @@
 use super::volumes::{EarlyEnd, RestoredRow, RestoredVolume, rollback_row};
 use crate::{
     console::Console,
-    protect::temporary_clones::{delete_volume, first_bytes},
+    protect::temporary_clones::{all_volumes, delete_volume, first_bytes, make_clone},
     server::connection::ServerConnection,
 };
 use control::web::{
-    client::{BackupPointRow, Method, NewCloneBody, RollbackBody, VolumePatch, in_uri},
-    rows::{VolumeEntry, VolumePage},
+    client::{BackupPointRow, Method, RollbackBody, VolumePatch, in_uri},
+    rows::VolumeEntry,
 };
 use report::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,25 +118,18 @@ impl Replacements<'_> {
 
     async fn with_lasting_names(&self) -> Result<Vec<(Replacement, LastingName)>, Refusal> {
         let mut found = Vec::new();
-        let mut path = "/v1/volumes".to_owned();
-        loop {
-            let page: VolumePage = self.server.get(&path).await?;
-            for volume in page.volumes {
-                let mut points = self.points.iter().enumerate();
-                let read = points.find_map(|(index, point)| {
-                    let name = LastingName::of(&volume.name, &point.volume);
-                    name.filter(|_| volume.pool == point.pool).map(|name| (index, name))
-                });
-                if let Some((point, name)) = read {
-                    let VolumeEntry { pool, id, name: shown, .. } = volume;
-                    found.push((Replacement { point, pool, id, name: shown }, name));
-                }
-            }
-            match page.next {
-                Some(next) => path = format!("/v1/volumes?after={}", in_uri(&next)),
-                None => return Ok(found),
+        for volume in all_volumes(self.server).await? {
+            let mut points = self.points.iter().enumerate();
+            let read = points.find_map(|(index, point)| {
+                let name = LastingName::of(&volume.name, &point.volume);
+                name.filter(|_| volume.pool == point.pool).map(|name| (index, name))
+            });
+            if let Some((point, name)) = read {
+                let VolumeEntry { pool, id, name: shown, .. } = volume;
+                found.push((Replacement { point, pool, id, name: shown }, name));
             }
         }
+        Ok(found)
     }
 
     /// Clones the points with these places, under names that `temporary` gives.
@@ -152,14 +145,7 @@ impl Replacements<'_> {
         let mut made = Vec::new();
         for &point in wanted {
             let row = &self.points[point];
-            let body = NewCloneBody {
-                name: temporary(row),
-                snapshot: Some(row.name.clone()),
-                ..NewCloneBody::default()
-            };
-            let path = format!("/v1/volumes/{}/clones", in_uri(&row.volume_id));
-            let reply = self.server.change_to_its_end(Method::POST, &path, Some(&body)).await;
-            match reply.and_then(|reply| reply.parsed::<VolumeEntry>()) {
+            match make_clone(self.server, &row.volume_id, (Some(&row.name), &temporary(row))).await {
                 Ok(VolumeEntry { id, name, .. }) => {
                     made.push(Replacement { point, pool: row.pool.clone(), id, name });
                 }

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a volume that is as its point is left alone.
 
-use crate::{console::Console, server::connection::ServerConnection};
+use crate::{console::Console, protect::temporary_clones::make_clone, server::connection::ServerConnection};
 use control::web::{
-    client::{BackupPointRow, Method, NewCloneBody, RollbackBody, VolumeUses, in_uri},
+    client::{BackupPointRow, Method, RollbackBody, VolumeUses, in_uri},
     differences::DifferenceEnd,
     rows::{RollbackRow, VolumeEntry, VolumePage},
 };
@@ -161,11 +161,8 @@ pub(super) async fn clone_all(
         }
     }
     for (volume, name) in volumes.iter().zip(names) {
-        let path = format!("/v1/volumes/{}/clones", in_uri(&volume.volume.id));
-        let snapshot = Some(volume.point.name.clone());
-        let body = NewCloneBody { name: name.clone(), snapshot, independent: false };
-        let reply = server.change_to_its_end(Method::POST, &path, Some(&body)).await;
-        if let Err(refusal) = reply.and_then(|reply| reply.checked()) {
+        let cloned = make_clone(server, &volume.volume.id, (Some(&volume.point.name), &name)).await;
+        if let Err(refusal) = cloned {
             return Err(volume.ended_early(&rows, &refusal));
         }
         let made = format!("{}/{name}", volume.volume.pool);
