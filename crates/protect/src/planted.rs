@@ -37,6 +37,10 @@ pub enum BackupBug {
     AnyThawCounts,
     /// A thing stays frozen when the connection ends over which it was.
     EndOfConnectionIgnored,
+    /// Logs are released for a cut that the service does not know.
+    UnknownCutReleases,
+    /// Logs are released for a cut whose freeze was not held.
+    BrokenFreezeReleases,
 }
 
 impl BackupBug {
@@ -56,6 +60,9 @@ impl BackupBug {
 
     /// Bugs that need a socket.
     pub const OF_SOCKETS: [Self; 1] = [Self::EndOfConnectionIgnored];
+
+    /// Bugs that need logs that are kept.
+    pub const OF_KEPT_LOGS: [Self; 2] = [Self::UnknownCutReleases, Self::BrokenFreezeReleases];
 
     /// Bugs that need hooks.
     pub const OF_HOOKS: [Self; 6] = [

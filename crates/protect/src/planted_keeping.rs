@@ -57,10 +57,14 @@ pub enum KeepingBug {
     CopiedAgain,
     /// A damaged backup is copied.
     DamagedIsCopied,
+    /// Logs go once a backup has them that was not proven.
+    UnprovenReleases,
+    /// Logs go though the points of the backup that has them are gone.
+    LostReleases,
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -87,6 +91,8 @@ impl KeepingBug {
         Self::DueTooEarly,
         Self::CopiedAgain,
         Self::DamagedIsCopied,
+        Self::UnprovenReleases,
+        Self::LostReleases,
     ];
 
     /// True if only a whole keeper can have it.
@@ -100,6 +106,8 @@ impl KeepingBug {
                 | Self::DueTooEarly
                 | Self::CopiedAgain
                 | Self::DamagedIsCopied
+                | Self::UnprovenReleases
+                | Self::LostReleases
         )
     }
 }

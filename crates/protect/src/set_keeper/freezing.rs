@@ -1,9 +1,13 @@
 //! The things that a set freezes around a full backup.
 
-use crate::backup::{Freezable, control_socket::SocketFreeze, hooks::HookRun};
-use std::{path::PathBuf, rc::Rc};
+use crate::backup::{
+    Freezable, StepError,
+    control_socket::{LogRelease, SocketFreeze, release_logs},
+    hooks::HookRun,
+};
+use std::{future::ready, path::PathBuf, rc::Rc};
 use world::{
-    World,
+    LocalFuture, World,
     network::{Address, Network},
 };
 
@@ -11,6 +15,19 @@ use world::{
 pub trait SetFreezing {
     /// The things to freeze for the cut that will be called `point`.
     fn round(&self, point: &str) -> RoundFreeze;
+
+    /// Says that the backup whose cut is called `point` is proven, to everything whose logs wait for that; a result for each.
+    fn release_logs(&self, _point: &str) -> LocalFuture<Vec<ReleasedLogs>> {
+        Box::pin(ready(Vec::new()))
+    }
+}
+
+/// The logs of one thing after a backup was proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleasedLogs {
+    /// The socket.
+    pub of: String,
+    pub result: Result<LogRelease, StepError>,
 }
 
 /// The things of one round.
@@ -41,11 +58,30 @@ impl DatabasesFrozen {
         };
         self.sockets.iter().map(thing).collect()
     }
+
+    /// As [`SetFreezing::release_logs`].
+    pub fn release(&self, point: &str) -> LocalFuture<Vec<ReleasedLogs>> {
+        let Self { world, network, sockets } = self;
+        let (world, network, point) = (world.clone(), Rc::clone(network), point.to_owned());
+        let places: Vec<Address> = sockets.iter().cloned().map(Address::Unix).collect();
+        Box::pin(async move {
+            let mut released = Vec::new();
+            for at in &places {
+                let result = release_logs(&world, &*network, at, &point).await;
+                released.push(ReleasedLogs { of: at.to_string(), result });
+            }
+            released
+        })
+    }
 }
 
 impl SetFreezing for DatabasesFrozen {
     fn round(&self, point: &str) -> RoundFreeze {
         RoundFreeze { things: self.things(point), ..RoundFreeze::nothing() }
+    }
+
+    fn release_logs(&self, point: &str) -> LocalFuture<Vec<ReleasedLogs>> {
+        self.release(point)
     }
 }
 

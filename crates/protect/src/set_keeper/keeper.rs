@@ -5,6 +5,7 @@ use super::{
     making::{BackupOrder, MadeBackup},
     notice::SaidProblems,
     proving::PutOff,
+    releasing::LogReleases,
 };
 use crate::{
     TakingPace, UnixSecond,
@@ -57,6 +58,7 @@ pub struct SetKeeper {
     pub(super) put_off: BTreeMap<u64, PutOff>,
     /// The last copy to the vault, if it ended early.
     pub(super) copy_put_off: Option<PutOff>,
+    pub(super) releases: LogReleases,
     paces: BTreeMap<SchedulePeriod, TakingPace>,
     started: Moment,
     failures: u32,
@@ -104,6 +106,7 @@ impl SetKeeper {
             looked_for_room_at: None,
             put_off: BTreeMap::new(),
             copy_put_off: None,
+            releases: LogReleases::default(),
             paces: BTreeMap::new(),
             started: world.now(),
             failures: 0,
@@ -148,6 +151,7 @@ impl SetKeeper {
             self.delete_too_old().await?;
         }
         self.thin_out().await?;
+        self.release_logs().await?;
         self.look_for_verification();
         self.look_for_drill();
         self.look_for_copy();

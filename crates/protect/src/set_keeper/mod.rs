@@ -9,12 +9,13 @@
 //! 3. No round begins while one before it has not ended: its points may be anywhere.
 //! 4. A problem that lasts is said when it begins, when it changes and when it has ended.
 //! 5. What is in use is not deleted: the pools were asked for it in the same look.
+//! 6. Logs go for the newest proven backup alone, and only when the pools have shown in the same look that its points are there.
 //!
 //! After an error of the catalogue's file the keeper is dropped: its caller opens it again.
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
 //! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
-//! results of verifications, restores and drills), `copying`, `rebuilding` (a catalogue that was lost), [`notice`], [`view`].
+//! results of verifications, restores and drills), `releasing` (logs that a proven backup has), `copying`, `rebuilding` (a catalogue that was lost), [`notice`], [`view`].
 
 mod copying;
 mod deleting;
@@ -26,12 +27,13 @@ mod people;
 pub mod pools;
 mod proving;
 mod rebuilding;
+mod releasing;
 pub mod settings;
 mod settling;
 pub mod view;
 
 pub use copying::{CopyDue, CopyResult};
-pub use freezing::{DatabasesFrozen, NothingFrozen, RoundFreeze, SetFreezing};
+pub use freezing::{DatabasesFrozen, NothingFrozen, ReleasedLogs, RoundFreeze, SetFreezing};
 pub use keeper::{KeeperLook, SetKeeper, SetOpening};
 pub use making::MadeBackup;
 pub use notice::{SetNotice, SetProblem};

@@ -21,6 +21,8 @@ pub enum SetProblem {
     Undrilled,
     /// A backup waits for its copy in the vault for a day.
     Uncopied,
+    /// A backup is proven, and logs that it has cannot go.
+    Unreleased,
 }
 
 /// A line for people.
@@ -35,7 +37,7 @@ pub enum SetNotice {
 }
 
 impl SetProblem {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Failing,
         Self::Waiting,
         Self::Strays,
@@ -44,6 +46,7 @@ impl SetProblem {
         Self::Unverified,
         Self::Undrilled,
         Self::Uncopied,
+        Self::Unreleased,
     ];
 
     /// A word for programs.
@@ -57,6 +60,7 @@ impl SetProblem {
             Self::Unverified => "unverified",
             Self::Undrilled => "undrilled",
             Self::Uncopied => "uncopied",
+            Self::Unreleased => "unreleased",
         }
     }
 
@@ -71,6 +75,7 @@ impl SetProblem {
             Self::Unverified => "backups are verified again, or none waits for it",
             Self::Undrilled => "a drill was good",
             Self::Uncopied => "backups are copied to the vault again",
+            Self::Unreleased => "logs go again once a proven backup has them",
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct SocketFreeze {
     connection: Rc<RefCell<Option<Connection>>>,
 }
 
-struct Connection {
+pub(super) struct Connection {
     reader: BufReader<ReadHalf<Stream>>,
     writer: WriteHalf<Stream>,
 }
@@ -56,7 +56,7 @@ impl SocketFreeze {
 
 impl Connection {
     /// Connects, and reads the greeting.
-    async fn open(network: &dyn Network, at: &Address) -> Result<Self, StepError> {
+    pub async fn open(network: &dyn Network, at: &Address) -> Result<Self, StepError> {
         let stream = network.connect(at).await;
         let stream = stream.map_err(|error| {
             StepError(format!("{error}; is there a run with --control at that socket, and does it measure?"))
@@ -72,7 +72,7 @@ impl Connection {
         }
     }
 
-    async fn ask(&mut self, order: &str) -> Option<String> {
+    pub async fn ask(&mut self, order: &str) -> Option<String> {
         self.writer.write_all(format!("{order}\n").as_bytes()).await.ok()?;
         self.writer.flush().await.ok()?;
         read_line(&mut self.reader).await

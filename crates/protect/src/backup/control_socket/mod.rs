@@ -9,6 +9,8 @@
 //! | `freeze MILLISECONDS NAME` | for a cut of that name, at most for that time from now on |
 //! | `thaw` | answered `ok first` if it was frozen until now, `ok late` if not |
 //! | `after` | what `prepare` did is undone |
+//! | `release NAME` | the backup of that name is proven: the logs before its cut go, if logs are kept for it; answered
+//!   `ok released GENERATION`, the oldest that is left, or `ok nothing REASON` |
 //!
 //! Invariants:
 //!
@@ -16,11 +18,15 @@
 //!    for a minute.
 //! 2. One connection is served at a time; the next one waits.
 //! 3. A freeze ends at its deadline, as any freeze does; the thaw says so.
+//! 4. Logs are released for the name of a cut whose freeze was held until its thaw, and for no other: what is not known for
+//!    certain releases nothing.
 
 mod client;
+mod kept_logs;
 mod service;
 
 pub use client::SocketFreeze;
+pub use kept_logs::{KeptLogs, LogRelease, release_logs};
 pub use service::{FreezeService, ServedFreeze};
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
@@ -33,6 +39,8 @@ const LINE_BYTES_MAX: u64 = 1024;
 const OK: &str = "ok";
 const FIRST: &str = "ok first";
 const LATE: &str = "ok late";
+const RELEASED: &str = "ok released ";
+const NOTHING: &str = "ok nothing ";
 const FAILED: &str = "failed ";
 
 /// Reads a line, without its end; `None` at the end of the connection, and for one that is too long or no text.

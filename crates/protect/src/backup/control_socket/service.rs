@@ -1,6 +1,10 @@
 //! The process that is frozen.
 
-use super::{FAILED, FIRST, GREETING, LATE, OK, in_a_line, read_line};
+use super::{
+    FAILED, FIRST, GREETING, LATE, NOTHING, OK, RELEASED, in_a_line,
+    kept_logs::{CutGenerations, KeptLogs},
+    read_line,
+};
 use crate::{
     backup::{Freezable, StepError, StepResult},
     planted::{self, BackupBug},
@@ -48,15 +52,22 @@ struct ServiceStop {
 }
 
 impl FreezeService {
-    /// Starts to serve; `tell` gets each freeze after its end.
+    /// Starts to serve; `tell` gets each freeze after its end. Without `logs` the thing's logs wait for no backup.
     pub fn start(
         world: &World,
         listener: Box<dyn Listener>,
-        thing: Rc<dyn Freezable>,
+        (thing, logs): (Rc<dyn Freezable>, Option<Rc<dyn KeptLogs>>),
         tell: impl Fn(ServedFreeze) + 'static,
     ) -> Self {
         let stop = Rc::<ServiceStop>::default();
-        let service = Service { world: world.clone(), thing, tell: Box::new(tell), stop: Rc::clone(&stop) };
+        let service = Service {
+            world: world.clone(),
+            thing,
+            logs,
+            cuts: CutGenerations::default(),
+            tell: Box::new(tell),
+            stop: Rc::clone(&stop),
+        };
         Self { task: world.spawn("freeze service", service.serve(listener)), stop }
     }
 
@@ -71,6 +82,8 @@ impl FreezeService {
 struct Service {
     world: World,
     thing: Rc<dyn Freezable>,
+    logs: Option<Rc<dyn KeptLogs>>,
+    cuts: CutGenerations,
     tell: Box<dyn Fn(ServedFreeze)>,
     stop: Rc<ServiceStop>,
 }
@@ -140,6 +153,7 @@ impl Session<'_> {
                 self.is_prepared = false;
                 answer_of(self.within(STEP_MAX, thing.after()).await)
             }
+            ("release", name) if self.frozen.is_none() && !name.is_empty() => self.release(name).await,
             _ => format!("{FAILED}{} is no order here, or not now", in_a_line(order)),
         }
     }
@@ -158,8 +172,30 @@ impl Session<'_> {
         let (name, ordered) = self.frozen.take()?;
         let thawed = self.within(STEP_MAX, self.service.thing.thaw()).await;
         let length = self.service.world.now().since(ordered);
-        (self.service.tell)(ServedFreeze { name, length, was_held: thawed == Ok(true) });
+        let was_held = thawed == Ok(true);
+        let generation = self.service.logs.as_ref().and_then(|logs| logs.frozen_at());
+        if let Some(generation) =
+            generation.filter(|_| was_held || planted::is(BackupBug::BrokenFreezeReleases))
+        {
+            self.service.cuts.note(&name, generation);
+        }
+        (self.service.tell)(ServedFreeze { name, length, was_held });
         Some(thawed.map_err(|error| error.to_string()))
+    }
+
+    async fn release(&self, name: &str) -> String {
+        let Some(logs) = &self.service.logs else {
+            return format!("{NOTHING}its logs wait for no backup");
+        };
+        let Some(generation) = self.service.cuts.of(name) else {
+            return format!(
+                "{NOTHING}it was not frozen for that cut since it started; its logs stay until a later one is proven"
+            );
+        };
+        match self.within(STEP_MAX, logs.release(generation, name)).await {
+            Ok(oldest) => format!("{RELEASED}{oldest}"),
+            Err(error) => format!("{FAILED}{}", in_a_line(&error.to_string())),
+        }
     }
 
     /// Undoes what the connection did not.

@@ -4,6 +4,8 @@
 mod fakes;
 /// Applications behind hooks.
 pub mod hooked;
+/// Logs that go once a backup is proven.
+pub mod kept_logs;
 /// Frozen filesystems.
 pub mod mounted;
 /// Processes that are frozen over a socket.

@@ -43,7 +43,7 @@ async fn take(world: World, network: SimNetwork) -> Option<BackupLabel> {
     let thing = Rc::clone(&application) as Rc<dyn Freezable>;
     let told = Rc::<RefCell<Vec<String>>>::default();
     let by_service = Rc::clone(&told);
-    let service = FreezeService::start(&world, listener, thing, move |ended| {
+    let service = FreezeService::start(&world, listener, (thing, None), move |ended| {
         by_service.borrow_mut().push(ended.name);
     });
     let cutter = Rc::new(FakeCutter::new(&world, &Rc::<Journal>::default(), CutterScript::draw(&mut random)));

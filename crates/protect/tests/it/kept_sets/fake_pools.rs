@@ -1,9 +1,12 @@
 //! Two pools and an application after a script, with what really happened to them.
 
 use protect::{
-    backup::{Consistency, Freezable, StepError, StepResult},
-    catalogue::{BackupStage, CatalogueScope, CutPoint, FoundPoint, PointNote, SetId, file::read},
-    set_keeper::{BackupPools, MadeBackup, PoolRoom, PoolsAnswer, RoundFreeze, SetFreezing, WantedCut},
+    backup::{Consistency, Freezable, StepError, StepResult, control_socket::LogRelease},
+    catalogue::{BackupStage, CatalogueScope, CutPoint, FoundPoint, LabelWord, PointNote, SetId, file::read},
+    retention::BackupProof,
+    set_keeper::{
+        BackupPools, MadeBackup, PoolRoom, PoolsAnswer, ReleasedLogs, RoundFreeze, SetFreezing, WantedCut,
+    },
 };
 use std::{
     cell::{Cell, RefCell},
@@ -25,6 +28,8 @@ pub struct Surroundings {
     failing: Cell<f64>,
     silent: Cell<Option<&'static str>>,
     is_full: Cell<bool>,
+    /// Logs that are released cannot go.
+    pub is_log_stuck: Cell<bool>,
     in_use: RefCell<BTreeSet<CutPoint>>,
     /// Backups that had begun, or were being deleted, when the faults were drawn.
     ending_before: RefCell<BTreeSet<u64>>,
@@ -46,6 +51,7 @@ impl Surroundings {
             failing: Cell::new(0.0),
             silent: Cell::new(None),
             is_full: Cell::new(false),
+            is_log_stuck: Cell::new(false),
             in_use: RefCell::default(),
             ending_before: RefCell::default(),
             stages: RefCell::default(),
@@ -119,6 +125,21 @@ impl Surroundings {
             stage.is_some_and(|stage| allowed.contains(&stage)),
             "backup {number} {what}, which is {stage:?}"
         );
+    }
+
+    /// The backup of this name is full, proven, and has all its points.
+    fn expect_proven(&self, name: &str) {
+        let read = read(&self.disk.open(), CatalogueScope::Live).expect("intact").expect("a catalogue");
+        let (number, row) = read
+            .catalogue
+            .live()
+            .find(|(_, row)| row.start.name == name)
+            .unwrap_or_else(|| panic!("logs go for {name}, which is no backup that exists"));
+        assert!(row.start.kind.is_full() && row.label == Some(LabelWord::Application), "{name} has all logs");
+        assert_eq!(row.proof(), BackupProof::Proven, "logs go for {name}");
+        let points = self.points.borrow();
+        let there = points.iter().filter(|found| number_of(found) == number).count();
+        assert_eq!(there, row.points.len(), "logs go for {name}, whose points are gone");
     }
 
     /// Backups whose points may have to go whatever uses them.
@@ -276,6 +297,19 @@ impl SetFreezing for ShakyApplication {
             things: vec![Rc::new(Self::of(&self.world, &self.place))],
             hook_runs: Box::new(Vec::new),
         }
+    }
+
+    fn release_logs(&self, point: &str) -> LocalFuture<Vec<ReleasedLogs>> {
+        self.place.expect_proven(point);
+        let (answers, is_stuck) = (self.step(), self.place.is_log_stuck.get());
+        Box::pin(async move {
+            let answered = answers.await.map(|()| LogRelease::Released { oldest: 7 });
+            let result = match is_stuck {
+                true => Err(StepError("the log volume is gone".to_owned())),
+                false => answered,
+            };
+            vec![ReleasedLogs { of: "mail.sock".to_owned(), result }]
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 //! backup, refuse removals or are full, applications that do not freeze, people who order, hold and delete.
 
 mod fake_pools;
+mod releasing;
 
 use fake_pools::{FakePools, ShakyApplication, Surroundings};
 use protect::{
@@ -313,8 +314,16 @@ impl History {
 }
 
 fn kind_of(text: &str) -> &'static str {
-    let kinds =
-        ["was made", "was found", "is lost", "is deleted: the pool", "backup", "is deleted", "missed"];
+    let kinds = [
+        "was made",
+        "was found",
+        "is lost",
+        "is deleted: the pool",
+        "logs before",
+        "backup",
+        "is deleted",
+        "missed",
+    ];
     kinds
         .into_iter()
         .find(|kind| text.contains(kind) || *kind == "is deleted: the pool" && text.contains("% full"))
@@ -364,9 +373,17 @@ fn a_set_is_kept_whatever_crashes_and_fails() {
         println!("seed {seed}");
         heard.extend(check_seed(seed));
     }
-    for kind in
-        ["was made", "was found", "is lost", "is deleted: the pool", "failing", "waiting", "left", "full"]
-    {
+    for kind in [
+        "was made",
+        "was found",
+        "is lost",
+        "is deleted: the pool",
+        "failing",
+        "waiting",
+        "left",
+        "full",
+        "logs before",
+    ] {
         assert!(heard.contains(kind), "no history had: {kind}; heard {heard:?}");
     }
 }
@@ -526,6 +543,7 @@ fn planted_bugs_of_a_keeper_are_noticed() {
         KeepingBug::DueTooEarly,
         KeepingBug::CopiedAgain,
         KeepingBug::DamagedIsCopied,
+        KeepingBug::UnprovenReleases,
     ] {
         let fails = |seed: &u64| {
             with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(|| check_seed(*seed))).is_err())
