@@ -156,6 +156,7 @@ finish.";
   spindle prove /mnt/db1 --pool --protect every=10s,keep=24,logs=kept   and logs that reach from each to the next
   spindle prove iscsi://10.0.0.5/iqn.2026-11.org.example:mail/0     an empty unit of any iSCSI target
   spindle prove /mnt/db1 --control /run/mail.sock   and others may freeze the databases, to cut their volumes
+  spindle prove /mnt/db1 --control /run/mail.sock --keep-logs   and logs stay until a proven backup has them
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
 Ends with 0 for pass, 1 for fail, 2 if it could not run.")]
@@ -278,6 +279,12 @@ pub struct ProveArguments {
     /// freeze. Of several groups each has its own: SOCKET-1, SOCKET-2 …
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["pool", "sweep"])]
     pub control: Option<PathBuf>,
+
+    /// Log generations stay until the set of backups that freezes the databases has proven one that has them, and
+    /// not only until the checkpoint has passed: a backup can be brought forward to any later moment. Without a
+    /// proven backup the log volume fills up, and the run ends
+    #[arg(long, requires = "control")]
+    pub keep_logs: bool,
 
     /// Layout of databases and logs over the paths: volume-per-database, together,
     /// half-the-volumes, one-volume [default: round-robin]

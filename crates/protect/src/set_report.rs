@@ -72,6 +72,18 @@ pub struct BackupLine {
     pub locked_for: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion: Option<DeletionLine>,
+    /// Logs that went because it has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_releases: Vec<LogReleaseLine>,
+}
+
+/// Logs of an application that went because a proven backup has them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LogReleaseLine {
+    pub at: String,
+    /// The socket of the application.
+    pub of: String,
+    pub text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -309,8 +321,12 @@ impl CatalogueReport {
             if let Some(DeletionLine { at, rule, by }) = &backup.deletion {
                 table.push([&*backup.name, at, by, rule].map(Cell::text));
             }
+            for LogReleaseLine { at, of, text } in &backup.log_releases {
+                table.push([&*backup.name, at, of, text].map(Cell::text));
+            }
         }
-        with_rows(Section::new("Deletions", ""), table)
+        let intro = "Of backups, and of logs that went because a proven backup has them.";
+        with_rows(Section::new("Deletions", intro), table)
     }
 
     fn restore_section(&self) -> Section {
@@ -453,6 +469,15 @@ impl BackupLine {
             holds: row.holds.iter().cloned().collect(),
             locked_for: row.locked_s.map(|span| KeepSpan(span).to_string()),
             deletion,
+            log_releases: row
+                .log_releases
+                .iter()
+                .map(|(at_s, line)| LogReleaseLine {
+                    at: utc_time(*at_s),
+                    of: line.command.clone(),
+                    text: line.output.clone(),
+                })
+                .collect(),
         }
     }
 }

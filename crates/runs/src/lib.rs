@@ -16,6 +16,7 @@
 pub mod acceptance;
 pub mod allowance;
 pub mod cleaning;
+pub mod control_sockets;
 pub mod copies;
 pub mod crash_copies;
 pub mod document;

@@ -2,6 +2,7 @@
 
 use crate::{
     allowance::Allowance,
+    control_sockets::ControlSockets,
     document::document_of,
     layout::{FileSlot, GroupLayout},
     observer::{ProgressDisplay, ProgressStatus, RunObserver},
@@ -14,13 +15,7 @@ use crate::{
 use maildb::log::LogError;
 use report::{Document, Finding, Refusal};
 use rustix::io::Errno;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc, time::Duration};
 use workload::database::{
     self, Error, OpenGroup, RunEnvironment,
     plan::RunPlan,
@@ -61,8 +56,7 @@ pub struct ReadyRun<'a> {
     /// `None` for the plain path.
     pub pools: Option<&'a PoolRun>,
     pub survey: &'a StorageSurvey,
-    /// Socket at which each group can be frozen; empty if none can.
-    pub control: &'a [PathBuf],
+    pub control: &'a ControlSockets,
     pub context: RunContext<'a>,
 }
 
@@ -208,8 +202,8 @@ fn kernel_log(survey: &StorageSurvey) -> Result<KernelLogReader, String> {
 }
 
 /// Opens the storage of each group on the group's thread; each location is opened once for a group.
-fn opener(layout: &[GroupLayout], survey: &StorageSurvey, control: &[PathBuf]) -> OpenGroup {
-    let (layout, control) = (layout.to_vec(), control.to_vec());
+fn opener(layout: &[GroupLayout], survey: &StorageSurvey, control: &ControlSockets) -> OpenGroup {
+    let (layout, control) = (layout.to_vec(), control.clone());
     let endpoints: Vec<(StorageEndpoint, String)> = survey
         .locations
         .all
@@ -217,11 +211,14 @@ fn opener(layout: &[GroupLayout], survey: &StorageSurvey, control: &[PathBuf]) -
         .map(|location| (StorageEndpoint::of(&location.facts), location.given.display().to_string()))
         .collect();
     Arc::new(move |world, group| {
-        let socket = control.get(group as usize).cloned();
+        let control = control.place(group);
         let (group, endpoints) = (layout[group as usize].clone(), endpoints.clone());
         Box::pin(async move {
-            let control =
-                socket.map(|path| ControlPlace { network: Rc::new(Sockets), at: Address::Unix(path) });
+            let control = control.map(|(path, keeps_logs)| ControlPlace {
+                network: Rc::new(Sockets),
+                at: Address::Unix(path),
+                keeps_logs,
+            });
             Ok(GroupStorage { control, ..open_group(&world, &group, &endpoints).await? })
         })
     })

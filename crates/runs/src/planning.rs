@@ -2,6 +2,7 @@
 //! byte is written.
 
 use crate::{
+    control_sockets::ControlSockets,
     layout::{self, FileSlot, GroupLayout, LayoutKind, LayoutRequest, RunLocations},
     location::RunLocation,
     manifest::{self, DatabaseAction, DatabaseIntent, RequestedShape},
@@ -16,10 +17,7 @@ use crate::{
     text_file,
 };
 use report::Refusal;
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 use workload::{
     database::plan::{
         LoadPlan, ProbePlan, RunPlan, VolumeFacts,
@@ -29,13 +27,7 @@ use workload::{
     },
     verdict::limits::{LimitSet, LimitsError},
 };
-use world::{
-    ByteCount, World,
-    real::{
-        Engine,
-        host_files::{self, PathKind},
-    },
-};
+use world::{ByteCount, World, real::Engine};
 
 /// The cache may fill for this share of the measured time before measuring begins anyway, but
 /// within these bounds, and never longer than the measured time.
@@ -60,8 +52,7 @@ pub struct PlannedRun {
     pub action: DatabaseAction,
     pub copies: CopyTask,
     pub outputs: Outputs,
-    /// Socket at which each group can be frozen; empty if none can.
-    pub control: Vec<PathBuf>,
+    pub control: ControlSockets,
 }
 
 impl PlannedRun {
@@ -221,30 +212,8 @@ pub fn plan_run(
         database_volume: sizing::volume_bytes(&sizing_request, ByteCount(plan.database_bytes)),
         log_volume: sizing::log_room(&sizing_request),
     });
-    let control = request.control.as_deref().map(|socket| sockets_of(socket, groups)).transpose()?;
-    let control = control.unwrap_or_default();
+    let control = ControlSockets::of(request, groups)?;
     Ok(PlannedRun { plan, needs, layout, pools, action, copies, outputs, control })
-}
-
-/// The sockets of all groups: that of a single one has the given name, those of several have `-1`, `-2` … behind it.
-fn sockets_of(socket: &Path, groups: u32) -> Result<Vec<PathBuf>, Refusal> {
-    let path = |group: u32| match groups {
-        1 => socket.to_owned(),
-        _ => PathBuf::from(format!("{}-{}", socket.display(), group + 1)),
-    };
-    let all: Vec<PathBuf> = (0..groups).map(path).collect();
-    for path in &all {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let is_folder = matches!(host_files::kind(folder), Ok(PathKind::Folder));
-        // A killed run leaves its socket, in whose place the next one comes.
-        let is_free = matches!(host_files::kind(path), Ok(PathKind::Missing | PathKind::Other));
-        if !is_folder || !is_free {
-            let problem =
-                format!("{} cannot be a socket: something is there, or its folder is not", path.display());
-            return Err(Refusal::new(problem, "give ⟨control⟩ a new name in a folder that is there"));
-        }
-    }
-    Ok(all)
 }
 
 fn copy_intent(request: &RunRequest) -> CopyIntent {

@@ -62,6 +62,8 @@ pub struct RunRequest {
     pub protect: Option<ProtectionPlan>,
     /// Socket at which others freeze the databases while the load is on; one a group.
     pub control: Option<PathBuf>,
+    /// Logs stay until those who freeze the databases say that a backup with them is proven.
+    pub keeps_logs: bool,
     pub layout: Option<LayoutKind>,
     /// The first so many database paths are used; a sweep sets it.
     pub volumes: Option<u32>,

@@ -7,12 +7,12 @@ use protect::{
         filesystem::FilesystemFreeze,
         hooks::{HookSettings, HookedApplication},
     },
-    set_keeper::{DatabasesFrozen, RoundFreeze, SetFreezing},
+    set_keeper::{DatabasesFrozen, ReleasedLogs, RoundFreeze, SetFreezing},
 };
 use report::Refusal;
 use std::{path::PathBuf, rc::Rc};
 use world::{
-    FreezableMount, Programs, World,
+    FreezableMount, LocalFuture, Programs, World,
     real::{
         RealPrograms, Sockets,
         freeze::{RealMount, WritablePlace, check_order, check_privilege},
@@ -80,5 +80,9 @@ impl SetFreezing for HostFreeze {
         things.extend(self.mounts.iter().map(filesystem));
         let hook_runs = move || application.as_ref().map(|one| one.runs()).unwrap_or_default();
         RoundFreeze { things, hook_runs: Box::new(hook_runs) }
+    }
+
+    fn release_logs(&self, point: &str) -> LocalFuture<Vec<ReleasedLogs>> {
+        self.databases.release(point)
     }
 }

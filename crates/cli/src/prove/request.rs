@@ -33,6 +33,7 @@ pub fn request_of(arguments: &ProveArguments) -> RunRequest {
         pool: a.pool,
         protect: a.protect,
         control: a.control,
+        keeps_logs: a.keep_logs,
         layout: a.layout,
         volumes: None,
         storage_cache: None,

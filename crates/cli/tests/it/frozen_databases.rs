@@ -1,6 +1,11 @@
-//! Databases of a run that are frozen at its socket while their volumes are cut: by the server, and by an agent.
+//! Databases of a run that are frozen at its socket while their volumes are cut, by the server and by an agent, and whose logs
+//! stay until a backup is proven.
 
-use crate::{brought_forward::MailServer, judged_exports::until};
+use crate::{
+    brought_forward::{MailServer, records},
+    judged_exports::until,
+    spindle::answered,
+};
 use std::{
     fs,
     path::Path,
@@ -10,10 +15,10 @@ use std::{
 };
 
 /// A run that holds a rate until it is killed, and can be frozen; its messages go to `log`.
-fn begin_load(server: &MailServer, socket: &Path) -> Child {
+fn begin_load(server: &MailServer, socket: &Path, options: &[&str]) -> Child {
     let socket = socket.display().to_string();
     let rate = ["--mailboxes", "60", "--iops", "1", "--duration", "10m", "--control", &socket];
-    let words = server.prove(&rate);
+    let words = server.prove(&[&rate, options].concat());
     let mut command = server.bench.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let log = fs::File::create(server.bench.path("prove.log")).unwrap();
     command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
@@ -32,7 +37,7 @@ fn a_set_of_databases_under_load_is_cut_while_they_are_frozen() {
     let refused = server.refused(&now);
     assert!(refused.contains("--control"), "{refused}");
 
-    let mut load = begin_load(&server, &socket);
+    let mut load = begin_load(&server, &socket, &[]);
     until("the run can be frozen", || socket.exists());
     let backup = server.answer(&now);
     assert_eq!(backup["label"], "application", "{backup}");
@@ -51,7 +56,7 @@ fn a_set_of_databases_under_load_is_cut_while_they_are_frozen() {
     // A killed run leaves its socket, and the next one comes in its place.
     next_freeze();
     assert!(server.refused(&now).contains("--control"));
-    let mut again = begin_load(&server, &socket);
+    let mut again = begin_load(&server, &socket, &[]);
     until("the next run can be frozen", || {
         next_freeze();
         server.said(&now).stdout.contains("application")
@@ -76,7 +81,7 @@ fn an_agent_freezes_databases_on_its_host() {
     let server = MailServer::begin_with(&of_set);
     server.create_databases();
     assert!(server.refused(&["protect", "now", "post"]).contains("kept by an agent"));
-    let mut load = begin_load(&server, &socket);
+    let mut load = begin_load(&server, &socket, &[]);
     until("the run can be frozen", || socket.exists());
     let words = ["protect", "run", "site.toml", "--once", "--state", "state", "--catalogues", "agent"];
     let said = server.bench.run(&words);
@@ -85,4 +90,68 @@ fn an_agent_freezes_databases_on_its_host() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("was made: application"), "{}", said.stderr);
     server.served.end();
+}
+
+#[test]
+fn logs_that_are_kept_go_once_a_backup_is_proven_and_older_backups_reach_the_present() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("mail.sock");
+    let freeze =
+        format!("freeze_every = '1s'\nfreeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
+    let server = MailServer::begin_with(&freeze);
+    // What creates databases without it leaves no log of them, either.
+    let words = server.prove(&["--duration", "1s", "--control", socket.to_str().unwrap(), "--keep-logs"]);
+    answered(&server.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
+    let said = || fs::read_to_string(server.bench.path("prove.log")).unwrap();
+    let back_up = || {
+        let backup = server.answer(&["protect", "now", "post", "--hold", "test"]);
+        assert_eq!(backup["label"], "application", "{backup}");
+        // Sooner the next one would be of the logs alone.
+        thread::sleep(Duration::from_millis(1_500));
+        (backup["number"].to_string(), backup["name"].as_str().unwrap().to_owned())
+    };
+    let prove = |number: &str, level: &str| {
+        let verified = server.said(&["protect", "verify", "post", number, "--level", level]);
+        assert!(verified.stdout.contains("proven"), "{}{}", verified.stdout, verified.stderr);
+    };
+
+    let mut load = begin_load(&server, &socket, &["--keep-logs"]);
+    until("the run can be frozen", || socket.exists());
+    let ((first, _), (second, second_name)) = (back_up(), back_up());
+    // Those who look at the log chain alone know nothing of the databases.
+    prove(&second, "chain");
+    let (third, third_name) = back_up();
+    assert!(!said().contains("is proven"), "{}", said());
+    prove(&second, "pages");
+    until("logs go", || said().contains(&format!("{second_name} is proven; the logs from generation ")));
+    let report = server.answer(&["protect", "report", "post", "--since", "2020-01-01"]);
+    let backups = report["backups"].as_array().unwrap();
+    let went: Vec<_> = backups.iter().filter(|backup| backup["log_releases"].is_array()).collect();
+    assert_eq!(went.len(), 1, "{report}");
+    let text = went[0]["log_releases"][0]["text"].as_str().unwrap();
+    assert!(text.contains(&format!("went: {second_name} has them")), "{text}");
+
+    // The process that knew the third cut is gone: its logs go with those of the fourth.
+    until("transactions are in the log", || server.commits_behind(&first) > 20);
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let forward = server.answer(&["protect", "restore", "post", &first, "--as", "forward"]);
+    assert!(forward["logs"][0]["commits"].as_u64().unwrap() > 20, "{forward}");
+    let mut load = begin_load(&server, &socket, &["--keep-logs"]);
+    until("the next run can be frozen", || said().contains("it can be frozen at"));
+    prove(&third, "pages");
+    let (fourth, fourth_name) = back_up();
+    assert!(!said().contains(&third_name), "{}", said());
+    prove(&fourth, "recover");
+    until("logs go", || said().contains(&format!("{fourth_name} is proven; the logs from generation ")));
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let present = server.answer(&["protect", "restore", "post", &first, "--as", "present"]);
+    assert!(present["not_brought_forward"].is_null(), "{present}");
+    let MailServer { bench, served } = server;
+    served.end();
+    let head = records(&bench, ["store", "log"]);
+    assert!(head.len() > 100, "{} records", head.len());
+    assert!(records(&bench, ["store-present", "log-present"]) == head, "over all the backups between");
+    assert!(records(&bench, ["store-forward", "log-forward"]) != head, "the load went on");
 }

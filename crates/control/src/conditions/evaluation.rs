@@ -408,6 +408,7 @@ mod tests {
             claim("set_unverified", "old"),
             claim("set_undrilled", "old"),
             claim("set_uncopied", "old"),
+            claim("set_unreleased", "old"),
             claim("set_not_kept", "old"),
         ];
         let log = restarted(&claims);

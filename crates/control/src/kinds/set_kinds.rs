@@ -100,6 +100,19 @@ pub(super) const SET_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "set_unreleased",
+        "set_logs",
+        Warning,
+        "A backup of a set is proven, and logs that it has could not go.",
+        [
+            "Nothing changes for mail until the volume of the logs is full; then it stands still.",
+            "It asks the mail server again every 5 minutes.",
+            "Until the mail server answers, or a newer backup is proven and its logs have gone.",
+            "Do what the reason asks for: the run with --control must serve its socket, and the volume of its logs must take writes.",
+        ],
+        Morning,
+    ),
+    condition(
         "set_uncopied",
         "set_vault",
         Warning,

@@ -59,6 +59,7 @@ pub(crate) fn condition_of(problem: SetProblem) -> (&'static str, &'static str) 
         SetProblem::Unverified => ("set_verification", "set_unverified"),
         SetProblem::Undrilled => ("set_drill", "set_undrilled"),
         SetProblem::Uncopied => ("set_vault", "set_uncopied"),
+        SetProblem::Unreleased => ("set_logs", "set_unreleased"),
     }
 }
 

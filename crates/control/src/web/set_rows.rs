@@ -24,7 +24,7 @@ pub struct SetRow {
     /// The next backup is made then, if no clock jumps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<String>,
-    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, `undrilled`, `uncopied`, or `not-kept` if the catalogue cannot be used.
+    /// Problems that last: `failing`, `waiting`, `strays`, `left`, `full`, `unverified`, `undrilled`, `uncopied`, `unreleased`, or `not-kept` if the catalogue cannot be used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub problems: BTreeMap<String, String>,
     /// Its verification by the clock.

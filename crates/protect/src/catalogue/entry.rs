@@ -13,6 +13,8 @@ use std::fmt;
 
 /// Longest text of an entry, in bytes: of a hook's output, the end of it.
 pub const TEXT_BYTES_MAX: usize = 4_096;
+/// The phase of a hook line that says which logs went after the backup was proven.
+pub const LOGS_WENT: &str = "release";
 /// Texts of a list in an entry.
 const TEXTS_MAX: usize = 16;
 

@@ -15,7 +15,8 @@ use super::{
     clock::CatalogueClock,
     entry::{
         BackupDeletion, BackupDrill, BackupRestore, BackupStart, BackupVerification, CatalogueEntry,
-        CatalogueHeader, CutPoint, EvidenceLine, FilledSlotLine, FoundBackup, LabelWord, MissedRange,
+        CatalogueHeader, CutPoint, EvidenceLine, FilledSlotLine, FoundBackup, HookRunLine, LOGS_WENT,
+        LabelWord, MissedRange,
     },
     line::CatalogueLine,
 };
@@ -76,6 +77,8 @@ pub struct BackupRow {
     /// Seconds from the cut.
     pub locked_s: Option<i64>,
     pub deletion: Option<BackupDeletion>,
+    /// Logs that went because it has them, with the civil time of each line.
+    pub log_releases: Vec<(i64, HookRunLine)>,
 }
 
 /// The use of a backup's points now, which the catalogue does not know.
@@ -400,7 +403,12 @@ impl BackupCatalogue {
         let at_s = line.at_s;
         self.clock.note_line(at_s, line.age_s);
         match &line.entry {
-            CatalogueEntry::Header(_) | CatalogueEntry::Hook(_) => {}
+            CatalogueEntry::Header(_) => {}
+            CatalogueEntry::Hook(hook) => {
+                if let Some(row) = self.rows.get_mut(&hook.backup).filter(|_| hook.phase == LOGS_WENT) {
+                    row.log_releases.push((at_s, hook.clone()));
+                }
+            }
             CatalogueEntry::Opened(opening) => self.clock.note_opening(opening),
             CatalogueEntry::Begun(start) => {
                 (self.begun, self.last_sequence) = (Some(start.backup), start.backup);
@@ -544,6 +552,7 @@ impl BackupRow {
             holds: BTreeSet::new(),
             locked_s: None,
             deletion: None,
+            log_releases: Vec::new(),
         }
     }
 

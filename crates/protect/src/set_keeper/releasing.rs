@@ -6,7 +6,7 @@
 use super::{ReleasedLogs, SetKeeper, SetProblem};
 use crate::{
     backup::control_socket::LogRelease,
-    catalogue::{BackupRow, CatalogueEntry, CatalogueFileError, HookRunLine, LabelWord},
+    catalogue::{BackupRow, CatalogueEntry, CatalogueFileError, HookRunLine, LabelWord, entry::LOGS_WENT},
     planted_keeping::{self, KeepingBug},
     retention::BackupProof,
 };
@@ -15,8 +15,6 @@ use world::Moment;
 
 /// Time after a release that failed.
 const AGAIN: Duration = Duration::from_secs(300);
-/// The word of the catalogue's lines about logs that went.
-const RELEASE: &str = "release";
 
 /// The releases of a keeper since it was opened.
 #[derive(Default)]
@@ -82,7 +80,7 @@ impl SetKeeper {
     ) -> Result<(), CatalogueFileError> {
         let text = format!("the logs before generation {oldest} went: {name} has them, and is proven");
         self.said.note(format!("{of}: {text}"));
-        let (phase, result) = (RELEASE.to_owned(), "done".to_owned());
+        let (phase, result) = (LOGS_WENT.to_owned(), "done".to_owned());
         self.append(CatalogueEntry::Hook(HookRunLine { backup, phase, command: of, result, output: text }))
     }
 }

@@ -76,10 +76,10 @@ pub async fn run(
     events: Arc<dyn PoolEvents>,
 ) -> Result<Option<RunOutcome>, Refusal> {
     let PlannedPoolRun { planned, plain_outputs, .. } = run;
-    let PlannedRun { plan, layout, needs, .. } = planned;
+    let PlannedRun { plan, layout, needs, control, .. } = planned;
     let pools = pools_of(planned);
     let (observer, command) = (context.observer, context.command);
-    let plain = ReadyRun { plan, layout, pools: None, survey, control: &[], context };
+    let plain = ReadyRun { plan, layout, pools: None, survey, control, context };
     let record = performance::begin_record(world, plan, survey, &plain_outputs.record, command)?;
     let ready = make_ready(world, run, survey, context).await;
     let _held = match ready {
@@ -105,7 +105,7 @@ pub async fn run(
     drop(finished);
     observer.say("\nRun 2 of 2: the array.");
     let plan = &RunPlan { volumes: volume_facts(pools, survey), ..plan.clone() };
-    let array = ReadyRun { plan, layout, pools: Some(&on_pools), survey, control: &[], context };
+    let array = ReadyRun { plan, layout, pools: Some(&on_pools), survey, control, context };
     let record = performance::begin_record(world, plan, survey, &planned.outputs.record, command)?;
     performance::run(world, &array, record, allowance()).await.map(Some)
 }

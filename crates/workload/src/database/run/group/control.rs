@@ -5,11 +5,14 @@ use super::{
     frozen_sessions::{FrozenSessions, answer_gap},
 };
 use crate::database::load::session::SessionContext;
-use maildb::Instance;
-use protect::backup::control_socket::{FreezeService, ServedFreeze};
+use maildb::{GroupFreezer, Instance};
+use protect::backup::{
+    StepError,
+    control_socket::{FreezeService, KeptLogs, ServedFreeze},
+};
 use std::{cell::Cell, rc::Rc};
 use world::{
-    IoResult,
+    IoResult, LocalFuture,
     network::{Address, Network},
 };
 
@@ -18,6 +21,9 @@ use world::{
 pub struct ControlPlace {
     pub network: Rc<dyn Network>,
     pub at: Address,
+    /// Log generations stay until those who freeze the group say that a backup with them is proven. Otherwise they go with the
+    /// checkpoint.
+    pub keeps_logs: bool,
 }
 
 /// A group that is frozen by others.
@@ -39,18 +45,50 @@ impl RunningControl {
     ) -> IoResult<Option<Self>> {
         let Some(place) = place else { return Ok(None) };
         let listener = place.network.listen(&place.at).await?;
-        context.say(format!("it can be frozen at {}", place.at));
+        let logs = if place.keeps_logs { "; its logs stay until a proven backup has them" } else { "" };
+        context.say(format!("it can be frozen at {}{logs}", place.at));
         let group = Rc::new(FrozenSessions::new(context, load, instance));
+        let logs = place.keeps_logs.then(|| {
+            let (context, freezer) = (context.clone(), instance.freezer());
+            Rc::new(GroupLogs { context, freezer, frozen_at: Rc::clone(group.generation()) })
+                as Rc<dyn KeptLogs>
+        });
         let ends = Rc::<Cell<bool>>::default();
         let log = FreezeLog { context: context.clone(), load: Rc::clone(load), ends: Rc::clone(&ends) };
         let tell = move |ended| log.clone().add(ended);
-        Ok(Some(Self { service: FreezeService::start(&context.world, listener, group, tell), ends }))
+        Ok(Some(Self { service: FreezeService::start(&context.world, listener, (group, logs), tell), ends }))
     }
 
     /// Ends it; what is frozen is thawed.
     pub(super) async fn stop(self) {
         self.ends.set(true);
         self.service.stop().await;
+    }
+}
+
+/// The log of a group, whose generations stay until they are released.
+struct GroupLogs {
+    context: GroupContext,
+    freezer: GroupFreezer,
+    /// The generation that began with the last freeze.
+    frozen_at: Rc<Cell<Option<u32>>>,
+}
+
+impl KeptLogs for GroupLogs {
+    fn frozen_at(&self) -> Option<u32> {
+        self.frozen_at.get()
+    }
+
+    fn release(&self, generation: u32, name: &str) -> LocalFuture<Result<u32, StepError>> {
+        let (context, freezer, name) = (self.context.clone(), self.freezer.clone(), name.to_owned());
+        let world = context.world.clone();
+        // It goes on if its caller leaves: a checkpoint that is given up half-way would stay so.
+        Box::pin(world.spawn("release of logs", async move {
+            let released = freezer.release_logs(generation).await;
+            let oldest = released.map_err(|error| StepError(error.to_string()))?;
+            context.say(format!("{name} is proven; the logs from generation {oldest} on stay"));
+            Ok(oldest)
+        }))
     }
 }
 

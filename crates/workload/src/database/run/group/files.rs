@@ -80,7 +80,8 @@ impl GroupFiles {
     pub(super) async fn open(&self) -> Result<Instance, Error> {
         let profile = &self.context.plan.profile;
         let (start_flush_percent, stop_flush_percent) = profile.flush_thresholds_percent();
-        let keeps_logs = self.context.backup_cutter().is_some_and(|(plan, _)| plan.keeps_logs);
+        let of_backups = self.context.backup_cutter().is_some_and(|(plan, _)| plan.keeps_logs);
+        let keeps_logs = of_backups || self.control().is_some_and(|place| place.keeps_logs);
         let config = InstanceConfig {
             log_retention: if keeps_logs { LogRetention::UntilReleased } else { LogRetention::Circular },
             base_name: self.base_name(),
