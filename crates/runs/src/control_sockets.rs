@@ -25,6 +25,11 @@ impl ControlSockets {
         Ok(Self { sockets: sockets.unwrap_or_default(), keeps_logs: request.keeps_logs })
     }
 
+    /// True if logs stay until a proven backup has them.
+    pub fn keeps_logs(&self) -> bool {
+        self.keeps_logs
+    }
+
     /// The socket of a group, and whether its logs stay.
     pub fn place(&self, group: u32) -> Option<(PathBuf, bool)> {
         self.sockets.get(group as usize).map(|socket| (socket.clone(), self.keeps_logs))

@@ -107,7 +107,7 @@ pub async fn prepare(
     })
     .await;
     drop(display);
-    if outcome.map_err(refusal_of)? {
+    if outcome.map_err(|error| refusal_of(error, run.control))? {
         Ok(())
     } else {
         Err(Refusal::new("ended before all databases were made", "the next run goes on"))
@@ -161,7 +161,7 @@ pub async fn run(
             false => drop(host_files::remove_file(&path)),
         }
     }
-    let results = outcome.map_err(refusal_of)?;
+    let results = outcome.map_err(|error| refusal_of(error, run.control))?;
     let document = document_of(&results, &remarks, command)?;
     Ok(RunOutcome { results, document })
 }
@@ -257,10 +257,13 @@ async fn open_group(
 }
 
 /// The refusal for a run that ended without results.
-fn refusal_of(error: Error) -> Refusal {
+fn refusal_of(error: Error, control: &ControlSockets) -> Refusal {
     let remedy = match &error {
         larger if has_errno(larger, &[Errno::FBIG]) => {
             "lift the limit on the size of a file (ulimit -f), and run again"
+        }
+        Error::Database(maildb::Error::Log(_)) if control.keeps_logs() && is_out_of_space(&error) => {
+            "the logs wait for a proven backup ('spindle protect verify'); enlarge their volume, or run without ⟨keep-logs⟩"
         }
         full if is_out_of_space(full) => {
             "make room and run again, or start over with ⟨fresh⟩ and a smaller ⟨size⟩"

@@ -23,6 +23,7 @@ fn set_text(set: &WantedSet, table: &ProtectedSet) -> String {
         format!("{one}{suffix}")
     };
     let volumes: Vec<String> = set.settings.volumes.iter().map(volume).collect();
+    // `logs_every` is among the schedules.
     let ProtectedSet { freeze_every, freeze, keep, restore, .. } = table;
     let kind = if set.freeze == WantedFreeze::Nothing { "nothing" } else { &freeze.kind };
     let list = |words: &[String]| words.join(" ");

@@ -44,7 +44,7 @@ const TABLES: [(&str, &str, &str); 29] = [
 ];
 
 /// Keys that take a time.
-const SPANS: [&str; 3] = ["freeze_every", "timeout", "budget"];
+const SPANS: [&str; 4] = ["freeze_every", "logs_every", "timeout", "budget"];
 /// Keys that take an age.
 const AGES: [&str; 3] = ["not_before", "at_most", "lock"];
 /// Keys that take a program with its arguments.

@@ -24,6 +24,9 @@ pub struct ProtectedSet {
     /// Least time between two freezes: backups in between are of logs, or *crash*; 1h if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub freeze_every: String,
+    /// Between two full backups the logs alone are cut so often, in minutes below 15; each reaches back to the full one before.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub logs_every: String,
     /// Freeze around a cut.
     #[serde(skip_serializing_if = "is_default")]
     pub freeze: SetFreeze,

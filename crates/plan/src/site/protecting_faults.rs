@@ -78,6 +78,7 @@ mod tests {
         schedules = ['60x1min', '24x1h', '30x1d@02:30', '24x1month']
         zone = 'Europe/Berlin'
         freeze_every = '1h'
+        logs_every = '1min'
         [protect.freeze]
         kind = 'hooks'
         before = ['/etc/mail/quiet', 'all']

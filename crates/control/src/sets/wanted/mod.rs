@@ -1,5 +1,7 @@
 //! The sets of a site file, checked.
 
+mod schedules;
+
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
 use plan::site::{
     ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVault, SetVerification, Site, SiteIndex,
@@ -10,7 +12,7 @@ use protect::{
         BackupPolicy, Consistency, UncoveredCut,
         hooks::{HookCommand, HookSettings},
     },
-    backup_schedule::{FreezeLimit, ScheduleSet, backup_name, set_and_sequence_of},
+    backup_schedule::{FreezeLimit, backup_name, set_and_sequence_of},
     drilling::DrillPolicy,
     retention::{KeepPolicy, KeepSettings},
     schedule_mark::is_schedule_name,
@@ -19,6 +21,7 @@ use protect::{
     verification::{VerificationPolicy, VerificationSettings},
 };
 use report::Refusal;
+use schedules::schedules_of;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
@@ -118,7 +121,8 @@ fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refu
     }
     let volumes = checked.volumes(table, index)?;
     let zone = if table.zone.is_empty() { ZONE } else { &table.zone };
-    let schedules = ScheduleSet::parse(&table.schedules, zone).map_err(|error| checked.refusal(error, ""))?;
+    let schedules =
+        schedules_of(table, zone).map_err(|(problem, remedy)| checked.refusal(problem, remedy))?;
     let keep = KeepPolicy::new(&keep_settings(&table.keep)).map_err(|error| checked.refusal(error, ""))?;
     let freeze = checked.freeze(&table.freeze)?;
     let verification = checked.verification(&table.verify, &freeze)?;

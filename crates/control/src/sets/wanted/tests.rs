@@ -108,6 +108,26 @@ fn a_set_has_what_its_table_says() {
 }
 
 #[test]
+fn logs_are_cut_from_one_full_backup_to_the_next() {
+    for (schedules, every, expected) in [
+        ("'24x1h', '30x1d'", "5min", "24x1h, 30x1d, 13x5min in UTC"),
+        ("'30x1d'", "1min", "30x1d, 120x1min in UTC"),
+        ("'60x1min', '24x1h'", "10min", "60x1min, 24x1h, 7x10min in UTC"),
+    ] {
+        let table = format!(
+            "[[protect]]\nset = 'mail'\nvolumes = ['store', 'log']\nlogs = ['log']\nschedules = [{schedules}]\n\
+             logs_every = '{every}'\n"
+        );
+        let sets = read(&table).unwrap();
+        assert_eq!(sets[0].settings.schedules.to_string(), expected);
+        assert!(sets[0].settings.freeze_limit.has_logs);
+    }
+    let alone = "[[protect]]\nset = 'mail'\nvolumes = ['store', 'log']\nlogs = ['log']\nschedules = ['60x1min']\n\
+                 logs_every = '5min'\n";
+    assert!(read(alone).unwrap_err().contains("logs_every needs full backups; add a schedule"));
+}
+
+#[test]
 fn wishes_that_cannot_be_done_are_refused_in_one_line() {
     for (from, to, refusal) in [
         ("set = 'mail'", "set = 'a/b'", "protect \"a/b\": its backups cannot be named by this name; choose"),
@@ -115,6 +135,13 @@ fn wishes_that_cannot_be_done_are_refused_in_one_line() {
         ("'24x1h'", "'24'", "protect \"mail\": \"24\" is no schedule; say COUNTxPERIOD"),
         ("'60x1min', '24x1h', '30x1d@02:30', '24x1month'", "", "no schedule is given; say one to eight"),
         ("Europe/Berlin", "Berlin", "\"Berlin\" is no time zone"),
+        (
+            "'2h'",
+            "'2h'\n    logs_every = '1h'",
+            "logs_every = \"1h\" is no time below 15 minutes; say 1min to 14min",
+        ),
+        ("'2h'", "'2h'\n    logs_every = '1min'", "logs_every = \"1min\" is a schedule already; leave one"),
+        ("logs = ['log']", "logs_every = '5min'", "logs_every needs logs; say in logs which"),
         ("'2h'", "'2'", "freeze_every = \"2\" is no span; say a number and ms, s, min, h or d"),
         ("kind = 'hooks'", "kind = 'vss'", "freeze: kind = \"vss\" is unknown; say \"none\""),
         ("kind = 'hooks'", "kind = 'maildb'", "prepare has no effect with kind = \"maildb\""),
