@@ -10,7 +10,6 @@ use std::{
     fs,
     path::Path,
     process::{Child, Stdio},
-    thread,
     time::Duration,
 };
 
@@ -28,8 +27,7 @@ fn begin_load(server: &MailServer, socket: &Path, options: &[&str]) -> Child {
 fn a_set_of_databases_under_load_is_cut_while_they_are_frozen() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("mail.sock");
-    let freeze =
-        format!("freeze_every = '1s'\nfreeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
+    let freeze = format!("freeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
     let server = MailServer::begin_with(&freeze);
     server.create_databases();
     let now = ["protect", "now", "post", "--hold", "test"];
@@ -46,21 +44,15 @@ fn a_set_of_databases_under_load_is_cut_while_they_are_frozen() {
     until("the run says so", || said().contains(&format!("{name}: frozen from outside for")));
     assert!(!said().contains("it had thawed before"), "{}", said());
 
-    // Sooner it would be of the logs alone.
-    let next_freeze = || thread::sleep(Duration::from_millis(1_500));
-    next_freeze();
+    // A person's order freezes however soon it comes.
     let second = server.answer(&now);
     assert_eq!(second["label"], "application", "{second}");
     load.kill().unwrap();
     load.wait().unwrap();
     // A killed run leaves its socket, and the next one comes in its place.
-    next_freeze();
     assert!(server.refused(&now).contains("--control"));
     let mut again = begin_load(&server, &socket, &[]);
-    until("the next run can be frozen", || {
-        next_freeze();
-        server.said(&now).stdout.contains("application")
-    });
+    until("the next run can be frozen", || server.said(&now).stdout.contains("application"));
     again.kill().unwrap();
     again.wait().unwrap();
 
@@ -96,8 +88,7 @@ fn an_agent_freezes_databases_on_its_host() {
 fn logs_that_are_kept_go_once_a_backup_is_proven_and_older_backups_reach_the_present() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("mail.sock");
-    let freeze =
-        format!("freeze_every = '1s'\nfreeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
+    let freeze = format!("freeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
     let server = MailServer::begin_with(&freeze);
     // What creates databases without it leaves no log of them, either.
     let words = server.prove(&["--duration", "1s", "--control", socket.to_str().unwrap(), "--keep-logs"]);
@@ -106,8 +97,6 @@ fn logs_that_are_kept_go_once_a_backup_is_proven_and_older_backups_reach_the_pre
     let back_up = || {
         let backup = server.answer(&["protect", "now", "post", "--hold", "test"]);
         assert_eq!(backup["label"], "application", "{backup}");
-        // Sooner the next one would be of the logs alone.
-        thread::sleep(Duration::from_millis(1_500));
         (backup["number"].to_string(), backup["name"].as_str().unwrap().to_owned())
     };
     let prove = |number: &str, level: &str| {

@@ -21,7 +21,7 @@ pub struct ProtectedSet {
     /// Time zone of the schedules, by its name in the IANA database; UTC if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub zone: String,
-    /// Least time between two freezes: backups in between are of logs, or *crash*; 1h if left out.
+    /// Least time between two freezes by schedules: backups in between are of logs, or *crash*; 1h if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub freeze_every: String,
     /// Between two full backups the logs alone are cut so often, in minutes below 15; each reaches back to the full one before.

@@ -57,10 +57,14 @@ impl Default for FreezeLimit {
 }
 
 impl FreezeLimit {
-    /// The kind of a backup that fills slots of these periods; none for one that a person orders. `since_freeze` is the
-    /// time since the last freeze, by a clock that never jumps; `None` if there was none, or it is unknown.
+    /// The kind of a backup that fills slots of these periods; none for one that a person orders, which is always full: the
+    /// limit is for what nobody watches. `since_freeze` is the time since the last freeze, by a clock that never jumps; `None` if
+    /// there was none, or it is unknown.
     pub fn kind_of(&self, due: &[SchedulePeriod], since_freeze: Option<Duration>) -> BackupKind {
-        let is_wanted = due.is_empty() || due.iter().any(|period| !period.is_close());
+        if due.is_empty() {
+            return BackupKind::Full;
+        }
+        let is_wanted = due.iter().any(|period| !period.is_close());
         // Slots start on time, backups a little after: a tenth is left, or each second one would be late.
         let is_rested = since_freeze.is_none_or(|since| since >= self.every * 9 / 10);
         if is_wanted && (is_rested || !self.has_freeze) {
@@ -95,7 +99,7 @@ mod tests {
             (mail, "1min 1d", minutes(60), BackupKind::Full),
             (plain, "15min", minutes(15), BackupKind::Full),
             (mail, "", minutes(60), BackupKind::Full),
-            (mail, "", minutes(5), BackupKind::InterimLogs),
+            (mail, "", minutes(5), BackupKind::Full),
         ] {
             let periods: Vec<SchedulePeriod> =
                 due.split_whitespace().map(|period| period.parse().unwrap()).collect();
