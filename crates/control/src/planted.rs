@@ -65,6 +65,20 @@ impl SetBug {
     pub const ALL: [Self; 3] = [Self::ClosedPoolIsEmpty, Self::RemovedInOnePool, Self::GoesOnWithoutFile];
 }
 
+/// A bug to plant in sets that follow DR groups (`dr_sets`).
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowBug {
+    /// The server of a secondary keeps its sets as well.
+    KeptBySecondary,
+    /// A server that was secondary goes on as if nobody had kept the set meanwhile.
+    SuccessionForgotten,
+}
+
+impl FollowBug {
+    pub const ALL: [Self; 2] = [Self::KeptBySecondary, Self::SuccessionForgotten];
+}
+
 /// A bug to plant in the hosting of DR groups (`dr_crashes`).
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,14 +133,35 @@ impl DrBug {
 
 #[cfg(debug_assertions)]
 mod planting {
-    use super::{ApplyBug, DrBug, GroupBug, SetBug};
+    use super::{ApplyBug, DrBug, FollowBug, GroupBug, SetBug};
     use std::cell::Cell;
 
     thread_local! {
         static PLANTED: Cell<Option<ApplyBug>> = const { Cell::new(None) };
         static PLANTED_IN_GROUPS: Cell<Option<GroupBug>> = const { Cell::new(None) };
         static PLANTED_IN_SETS: Cell<Option<SetBug>> = const { Cell::new(None) };
+        static PLANTED_IN_FOLLOWING: Cell<Option<FollowBug>> = const { Cell::new(None) };
         static PLANTED_IN_DR: Cell<Option<DrBug>> = const { Cell::new(None) };
+    }
+
+    /// Runs `work` with a bug planted in all sets of this thread that follow DR groups.
+    #[doc(hidden)]
+    pub fn with_follow_bug<T>(bug: FollowBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED_IN_FOLLOWING.set(None);
+            }
+        }
+        let before = PLANTED_IN_FOLLOWING.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is_in_following(bug: FollowBug) -> bool {
+        PLANTED_IN_FOLLOWING.get() == Some(bug)
     }
 
     /// Runs `work` with a bug planted in all DR groups of this thread.
@@ -199,9 +234,9 @@ mod planting {
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use planting::{is, is_in_dr, is_in_groups, is_in_sets};
+pub(crate) use planting::{is, is_in_dr, is_in_following, is_in_groups, is_in_sets};
 #[cfg(debug_assertions)]
-pub use planting::{with_bug, with_dr_bug, with_group_bug, with_set_bug};
+pub use planting::{with_bug, with_dr_bug, with_follow_bug, with_group_bug, with_set_bug};
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: ApplyBug) -> bool {
@@ -215,6 +250,11 @@ pub(crate) const fn is_in_groups(_: GroupBug) -> bool {
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is_in_dr(_: DrBug) -> bool {
+    false
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is_in_following(_: FollowBug) -> bool {
     false
 }
 

@@ -61,10 +61,14 @@ pub enum KeepingBug {
     UnprovenReleases,
     /// Logs go though the points of the backup that has them are gone.
     LostReleases,
+    /// A keeper that takes its set over believes that the other site noted nothing else.
+    TakenOverBlindly,
+    /// A keeper that takes its set over gives numbers that the other site gave.
+    NumbersOfOtherSiteForgotten,
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -93,6 +97,8 @@ impl KeepingBug {
         Self::DamagedIsCopied,
         Self::UnprovenReleases,
         Self::LostReleases,
+        Self::TakenOverBlindly,
+        Self::NumbersOfOtherSiteForgotten,
     ];
 
     /// True if only a whole keeper can have it.
@@ -108,6 +114,8 @@ impl KeepingBug {
                 | Self::DamagedIsCopied
                 | Self::UnprovenReleases
                 | Self::LostReleases
+                | Self::TakenOverBlindly
+                | Self::NumbersOfOtherSiteForgotten
         )
     }
 }

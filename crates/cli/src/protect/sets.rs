@@ -120,7 +120,7 @@ fn done(row: &SetBackupRow, what: &str, console: &Console) -> Result<(), Refusal
     if console.is_for_programs() {
         console.json_of(row)?;
     }
-    console.say(&format!("{}: {what}; {}", row.name, backup_text(row)));
+    console.say(&format!("{}: {what}; {}", row.name, backup_text(row, true)));
     Ok(())
 }
 
@@ -167,15 +167,28 @@ fn say_set(row: &SetRow, freed: &dyn Fn(u64) -> String, console: &Console) {
     if let Some(next) = &row.next_at {
         console.say(&format!("  next backup {next}"));
     }
+    say_replication(row, console);
     for text in row.problems.values() {
         console.warn(&format!("set {}: {text}", row.name));
     }
+    let is_kept = row.replication.as_ref().is_none_or(|replication| replication.role == "keeps");
     for backup in &row.backups {
         let (number, freed) = (backup.number, freed(backup.number));
-        console.say(&format!("  {number} {}: {}{freed}", backup.at, backup_text(backup)));
+        console.say(&format!("  {number} {}: {}{freed}", backup.at, backup_text(backup, is_kept)));
     }
     if row.backups.is_empty() && row.kept_by == SetKeeperName::Server {
         console.say("  no backups yet");
+    }
+}
+
+/// The part of this site in a set whose volumes lie in DR groups.
+fn say_replication(row: &SetRow, console: &Console) {
+    let Some(replication) = &row.replication else { return };
+    match (replication.role.as_str(), replication.text.as_str()) {
+        ("keeps", "") => console.say(&format!("  kept here; site {} follows", replication.site)),
+        ("keeps", text) => console.warn(&format!("set {}: {text}", row.name)),
+        ("divided", text) => console.warn(&format!("set {}: {text}", row.name)),
+        (_, text) => console.say(&format!("  not kept here: {text}")),
     }
 }
 
@@ -207,8 +220,10 @@ async fn say_of_agent(
 }
 
 /// `full, crash, unproven; stays: schedule of 1h, held: upgrade`.
-fn backup_text(row: &SetBackupRow) -> String {
+fn backup_text(row: &SetBackupRow, is_kept: bool) -> String {
     let stays = match &row.stays[..] {
+        // Whether it stays is up to the site that keeps the set.
+        [] if !is_kept => held_text(row),
         [] => "goes after the next backup".to_owned(),
         reasons => format!("stays: {}", reasons.join(", ")),
     };
@@ -218,9 +233,23 @@ fn backup_text(row: &SetBackupRow) -> String {
         Some(why) => format!("{} (not everything could be checked: {why})", row.proof),
         None => row.proof.clone(),
     };
+    // Only in DR groups are there several places for it.
+    let by = row.verified_by.as_ref().filter(|_| !row.sites.is_empty());
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
     let copies = match &row.copies[..] {
         [] => String::new(),
         places => format!(", copied to {}", places.join(", ")),
     };
-    format!("{label}, {proof}{copies}; {stays}")
+    let sites = match &row.sites[..] {
+        [] => String::new(),
+        sites => format!(", at {}", sites.join(" and ")),
+    };
+    format!("{label}, {proof}{by}{sites}{copies}; {stays}")
+}
+
+fn held_text(row: &SetBackupRow) -> String {
+    match &row.holds[..] {
+        [] => "kept by the other site".to_owned(),
+        holds => format!("held: {}", holds.join(", ")),
+    }
 }

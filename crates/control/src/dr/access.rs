@@ -1,11 +1,12 @@
-//! Needs of the groups of all pools of their site: its identity, the way to witnesses, the rows that came with groups, and
-//! the clients at other sites.
+//! Needs of the groups of all pools of their site: its identity, the way to witnesses, the rows that came with groups, the
+//! clients at other sites, and the sets that follow groups.
 
 use super::{
     etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness},
     kept_services::KeptServices,
     merge_turns::MergeTurns,
     remembered_clients::ClientMemory,
+    set_memory::SetMemory,
 };
 use array::format::{GroupId, SiteId};
 use replication::{
@@ -48,6 +49,7 @@ struct DrAccessState {
     witness: OnceLock<WitnessAccess>,
     services: KeptServices,
     clients: ClientMemory,
+    sets: SetMemory,
     merge_turns: MergeTurns,
     /// Groups with volumes in several pools.
     joints: Mutex<BTreeMap<GroupId, Arc<JointGroup>>>,
@@ -67,6 +69,11 @@ impl DrAccess {
     /// The clients of groups at their other sites.
     pub(crate) fn clients(&self) -> &ClientMemory {
         &self.0.clients
+    }
+
+    /// Sets of backups that follow groups.
+    pub(crate) fn sets(&self) -> &SetMemory {
+        &self.0.sets
     }
 
     /// The group that a part is of.

@@ -9,9 +9,9 @@
 //! the API
 //! ```
 //!
-//! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
+//! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `set_memory`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
 //! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `takeover`,
-//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `peer_session`, [`link_view`], [`link_thread`],
+//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
 pub mod access;
@@ -45,6 +45,8 @@ pub(crate) mod remembered_clients;
 pub(crate) mod replica_views;
 mod service_exchange;
 mod service_plan;
+mod set_exchange;
+pub(crate) mod set_memory;
 pub(crate) mod shared_targets;
 pub(crate) mod site_message;
 mod suspension;

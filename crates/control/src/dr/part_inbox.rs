@@ -1,4 +1,4 @@
-//! Texts of groups that come in parts, over one session.
+//! Texts of groups and sets that come in parts, over one session.
 
 use super::site_message::{SERVICE_PARTS_MAX, ServicesPart, group_of};
 use array::format::GroupId;
@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 /// Parts that came, in their order.
 #[derive(Default)]
-pub(super) struct PartInbox(RefCell<BTreeMap<GroupId, Vec<String>>>);
+pub(super) struct PartInbox(RefCell<BTreeMap<String, Vec<String>>>);
 
 impl PartInbox {
     /// Takes a part. Returns the whole text with the last one.
@@ -20,9 +20,23 @@ impl PartInbox {
         (part, parts): (usize, usize),
         text: ServicesPart,
     ) -> Result<Option<(GroupId, String)>, String> {
-        let group = group_of(group).map_err(|refusal| refusal.problem().to_owned())?;
+        let id = group_of(group).map_err(|refusal| refusal.problem().to_owned())?;
+        Ok(self.take_text(group, (part, parts), text)?.map(|whole| (id, whole)))
+    }
+
+    /// The same, of a text that has another name.
+    ///
+    /// # Errors
+    ///
+    /// It is out of order.
+    pub fn take_text(
+        &self,
+        name: &str,
+        (part, parts): (usize, usize),
+        text: ServicesPart,
+    ) -> Result<Option<String>, String> {
         let mut arriving = self.0.borrow_mut();
-        let so_far = arriving.entry(group).or_default();
+        let so_far = arriving.entry(name.to_owned()).or_default();
         if part == 0 {
             so_far.clear();
         }
@@ -33,6 +47,6 @@ impl PartInbox {
         if so_far.len() < parts {
             return Ok(None);
         }
-        Ok(Some((group, arriving.remove(&group).unwrap_or_default().concat())))
+        Ok(Some(arriving.remove(name).unwrap_or_default().concat()))
     }
 }

@@ -13,7 +13,10 @@ use super::{
     link_thread::Link,
     pool_groups::{GroupVolume, begin_change},
     service_exchange::{ServiceExchange, reachable_portal},
-    site_message::{CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SiteMessage, group_of},
+    set_exchange::SetExchange,
+    site_message::{
+        CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SETS_VERSION, SiteMessage, group_of,
+    },
     thread_channel::{carry, thread_channel},
 };
 use crate::{order::OrderRefusal, site::handle::PoolHandle};
@@ -60,6 +63,7 @@ pub(super) struct PeerSession {
     offers: RefCell<BTreeMap<GroupId, OfferAnswer>>,
     services: Rc<ServiceExchange>,
     clients: ClientExchange,
+    sets: SetExchange,
 }
 
 impl PeerSession {
@@ -76,6 +80,7 @@ impl PeerSession {
             offers: RefCell::default(),
             services: Rc::default(),
             clients: ClientExchange::default(),
+            sets: SetExchange::default(),
         })
     }
 
@@ -233,6 +238,7 @@ impl PeerSession {
                 }
                 self.services.keep(link, peer);
                 self.clients.keep(link, peer);
+                self.sets.keep(link, peer);
                 if self.version() >= SERVICES_VERSION {
                     for message in self.due(link, peer) {
                         if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
@@ -277,6 +283,9 @@ impl PeerSession {
         let mut messages = self.services.due(link, peer);
         if self.version() >= CLIENTS_VERSION {
             messages.extend(self.clients.due(link, peer));
+        }
+        if self.version() >= SETS_VERSION {
+            messages.extend(self.sets.due(link, peer));
         }
         messages
     }
@@ -323,6 +332,9 @@ impl PeerSession {
             }
             SiteMessage::Clients { group, part, parts, text } => {
                 return self.clients.take(&group, (part, parts), text);
+            }
+            SiteMessage::Set { set, part, parts, text } => {
+                return self.sets.take(&set, (part, parts), text);
             }
         }
         Ok(())

@@ -19,6 +19,8 @@ const GROUPS_MAX: usize = 1000;
 pub(super) const SERVICES_VERSION: u16 = 3;
 /// The version from which on they send who uses the groups.
 pub(super) const CLIENTS_VERSION: u16 = 5;
+/// The version from which on they tell what their catalogues of sets have.
+pub(super) const SETS_VERSION: u16 = 7;
 /// Parts of a group's services, or of its clients.
 pub(super) const SERVICE_PARTS_MAX: usize = 64;
 /// Bytes of a part: as JSON in JSON each may become two.
@@ -41,6 +43,8 @@ pub(super) enum SiteMessage {
     Services { group: String, part: usize, parts: usize, text: ServicesPart },
     /// A part of the clients that may have cached something of a group of which the sender is primary.
     Clients { group: String, part: usize, parts: usize, text: ServicesPart },
+    /// A part of the extract of a set's catalogue.
+    Set { set: String, part: usize, parts: usize, text: ServicesPart },
 }
 
 /// A part of a text that has secrets.
@@ -134,7 +138,9 @@ impl SiteMessage {
                 (1..=GROUP_VOLUMES_MAX).contains(&offer.volumes.len())
                     && offer.witness.len() <= WITNESS_ADDRESSES_MAX
             }
-            Self::Services { part, parts, text, .. } | Self::Clients { part, parts, text, .. } => {
+            Self::Services { part, parts, text, .. }
+            | Self::Clients { part, parts, text, .. }
+            | Self::Set { part, parts, text, .. } => {
                 part < parts && *parts <= SERVICE_PARTS_MAX && text.0.len() <= SERVICE_PART_BYTES
             }
             Self::HandOver { .. } | Self::Answer { .. } | Self::Portal { .. } => true,
@@ -152,6 +158,11 @@ impl SiteMessage {
     /// The clients of a group as messages; `None` if they are too many.
     pub fn clients(group: GroupId, text: &str) -> Option<Vec<Self>> {
         in_parts(text, |part, parts, text| Self::Clients { group: group.to_string(), part, parts, text })
+    }
+
+    /// The extract of a set's catalogue as messages; `None` if it is too long.
+    pub fn sets(set: &str, text: &str) -> Option<Vec<Self>> {
+        in_parts(text, |part, parts, text| Self::Set { set: set.to_owned(), part, parts, text })
     }
 }
 

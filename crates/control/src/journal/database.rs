@@ -12,6 +12,7 @@ use super::{
     dr_clients::DR_CLIENTS,
     dr_makings::DR_MAKINGS,
     dr_services::DR_SERVICES,
+    dr_sets::DR_SETS,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
     pairings::PAIRINGS,
@@ -212,6 +213,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         REHEARSALS.name(),
         DR_SERVICES.name(),
         DR_CLIENTS.name(),
+        DR_SETS.name(),
         DR_MAKINGS.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
@@ -236,6 +238,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(REHEARSALS)?;
     transaction.open_table(DR_SERVICES)?;
     transaction.open_table(DR_CLIENTS)?;
+    transaction.open_table(DR_SETS)?;
     transaction.open_table(DR_MAKINGS)?;
     Ok(())
 }

@@ -17,13 +17,14 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`], [`rehearsals`], `dr_services`, `dr_clients` and `dr_makings`, of other sites; and [`recovery`], of the documents in the pools.
+//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`], [`rehearsals`], `dr_services`, `dr_clients`, `dr_sets` and `dr_makings`, of other sites; and [`recovery`], of the documents in the pools.
 
 pub mod audit;
 mod database;
 mod dr_clients;
 mod dr_makings;
 mod dr_services;
+mod dr_sets;
 mod error;
 pub mod events;
 mod jobs;

@@ -15,12 +15,13 @@ use super::{
     pools::SitePools,
     served_set::{
         RebuiltCatalogue, ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders,
-        SetRequest,
+        SetReplication, SetRequest,
     },
     wanted::{WantedFreeze, WantedSet},
 };
 use crate::{
     conditions::{ConditionClaim, condition_id},
+    dr::set_memory::SetMemory,
     notice::NoticeSender,
     planted::{self, SetBug},
     site::handle::SiteHandle,
@@ -44,9 +45,9 @@ const OPEN_AGAIN: Duration = Duration::from_secs(30);
 /// Thread of the events about sets: a set may have several pools.
 pub(crate) const SETS_THREAD: &str = "serve";
 /// Kind of the condition that a catalogue cannot be used.
-const NOT_KEPT: &str = "set_not_kept";
+pub(super) const NOT_KEPT: &str = "set_not_kept";
 const NOT_KEPT_TOPIC: &str = "set_catalogue";
-const GENERATOR: &str = concat!("spindle ", env!("CARGO_PKG_VERSION"));
+pub(super) const GENERATOR: &str = concat!("spindle ", env!("CARGO_PKG_VERSION"));
 
 /// Topic and kind of the condition of a problem.
 pub(crate) fn condition_of(problem: SetProblem) -> (&'static str, &'static str) {
@@ -95,12 +96,13 @@ impl SetFlows {
         &mut self,
         world: &World,
         site: SiteHandle,
-        (files, network): (Rc<dyn CatalogueFiles>, Rc<dyn Network>),
+        (files, network, memory): (Rc<dyn CatalogueFiles>, Rc<dyn Network>, SetMemory),
         notices: &NoticeSender,
     ) {
         let notices = notices.of(SETS_THREAD);
         let board = Rc::new(SetBoard { shown: self.shown.clone(), sets: RefCell::default() });
-        let surroundings = Surroundings { world: world.clone(), site, files, network, notices, board };
+        let surroundings =
+            Surroundings { world: world.clone(), site, files, network, memory, notices, board };
         let wanted = self.wanted.subscribe();
         self.running.get_or_insert_with(|| world.spawn("sets", supervise(surroundings, wanted)));
     }
@@ -116,18 +118,20 @@ impl SetFlows {
 }
 
 #[derive(Clone)]
-struct Surroundings {
-    world: World,
-    site: SiteHandle,
-    files: Rc<dyn CatalogueFiles>,
+pub(super) struct Surroundings {
+    pub world: World,
+    pub site: SiteHandle,
+    pub files: Rc<dyn CatalogueFiles>,
     /// Of this host: databases that are frozen.
     network: Rc<dyn Network>,
-    notices: NoticeSender,
-    board: Rc<SetBoard>,
+    /// Of sets that follow DR groups.
+    pub memory: SetMemory,
+    pub notices: NoticeSender,
+    pub board: Rc<SetBoard>,
 }
 
 /// The sets as others see them.
-struct SetBoard {
+pub(super) struct SetBoard {
     shown: watch::Sender<Arc<Vec<ServedSet>>>,
     /// By name; the order of the file is that of the list.
     sets: RefCell<Vec<ServedSet>>,
@@ -150,6 +154,22 @@ impl SetBoard {
                 *problem = new_problem;
             }
         });
+    }
+
+    /// Shows the part of this site in the keeping of a set.
+    pub fn show_replication(&self, set: &str, new: Option<SetReplication>) {
+        self.change(|sets| {
+            let known = sets.iter_mut().find(|known| known.wanted.settings.name == set);
+            if let Some(ServedSet { keeping: SetKeeping::Server { replication, .. }, .. }) = known {
+                *replication = new.map(Box::new);
+            }
+        });
+    }
+
+    /// Shows a set that is not kept here.
+    pub fn show_aside(&self, set: &str, view: Option<SetView>, replication: SetReplication) {
+        self.show(set, view, None);
+        self.show_replication(set, Some(replication));
     }
 }
 
@@ -254,7 +274,7 @@ impl Surroundings {
         keeping
     }
 
-    fn clear_all(&self, set: &str) {
+    pub fn clear_all(&self, set: &str) {
         let topics = SetProblem::ALL.map(|problem| condition_of(problem).0);
         for topic in topics.into_iter().chain([NOT_KEPT_TOPIC]) {
             self.notices.clear(&condition_id(topic, SETS_THREAD, set), self.world.wall());
@@ -263,21 +283,21 @@ impl Surroundings {
 }
 
 fn unseen(orders: &SetOrders) -> SetKeeping {
-    SetKeeping::Server { view: None, problem: None, orders: orders.clone() }
+    SetKeeping::Server { view: None, problem: None, orders: orders.clone(), replication: None }
 }
 
 /// The flow of one set.
-struct SetFlow {
-    around: Surroundings,
-    name: String,
-    settings: watch::Receiver<SetSettings>,
+pub(super) struct SetFlow {
+    pub around: Surroundings,
+    pub name: String,
+    pub settings: watch::Receiver<SetSettings>,
     freeze: WantedFreeze,
     requests: mpsc::Receiver<SetRequest>,
-    pools: SitePools,
+    pub pools: SitePools,
 }
 
 /// The reason why a flow wakes.
-enum FlowWake {
+pub(super) enum FlowWake {
     Time,
     Settings,
     Request(SetRequest),
@@ -290,6 +310,8 @@ enum FlowEnd {
     Stopped,
     /// Its catalogue cannot be written.
     Failed(String),
+    /// Another site keeps the set.
+    StandsAside,
     /// Its catalogue is to be made again; this is the present one.
     Rebuild(Option<SetId>, RebuildRequest),
 }
@@ -303,10 +325,17 @@ struct RebuildRequest {
 impl SetFlow {
     async fn run(mut self) {
         loop {
-            let problem = match self.open() {
+            if !self.stand_aside().await {
+                return;
+            }
+            let stopping = self.stopping();
+            let preparing = Box::pin(self.prepare_succession());
+            let Some(prepared) = with_deadline(stopping, preparing).await else { return };
+            let problem = match prepared.and_then(|()| self.open()) {
                 Err(problem) => problem,
                 Ok(keeper) => match self.keep(keeper).await {
                     FlowEnd::Stopped => return,
+                    FlowEnd::StandsAside => continue,
                     FlowEnd::Failed(problem) => problem,
                     FlowEnd::Rebuild(present, request) => {
                         self.answer_rebuild(present, request).await;
@@ -352,7 +381,19 @@ impl SetFlow {
 
     /// Keeps the set until it is to end, or the catalogue fails.
     async fn keep(&mut self, mut keeper: SetKeeper) -> FlowEnd {
+        match with_deadline(self.stopping(), Box::pin(self.succeed(&mut keeper))).await {
+            None => return FlowEnd::Stopped,
+            Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(why))) => return FlowEnd::Failed(why),
+            Some(Err(error)) => return FlowEnd::Failed(error.to_string()),
+        }
         loop {
+            if self.stands_aside().is_some() {
+                return FlowEnd::StandsAside;
+            }
+            if let Err(error) = self.learn_of_predecessor(&mut keeper) {
+                return FlowEnd::Failed(error.to_string());
+            }
             let look = match with_deadline(self.stopping(), Box::pin(keeper.look())).await {
                 None => return FlowEnd::Stopped,
                 Some(look) => look,
@@ -363,11 +404,15 @@ impl SetFlow {
                 Err(error) => return FlowEnd::Failed(error.to_string()),
             };
             self.show(&keeper);
-            match self.wake(wait).await {
+            match self.wake_while_kept(wait).await {
                 FlowWake::Time => {}
                 FlowWake::Settings => self.change(&mut keeper),
                 FlowWake::Stop => return FlowEnd::Stopped,
                 FlowWake::Request(request) => {
+                    if self.stands_aside().is_some() {
+                        self.refuse_aside(request);
+                        return FlowEnd::StandsAside;
+                    }
                     // A change of the file before the order counts for it.
                     if self.settings.has_changed().unwrap_or(false) {
                         self.change(&mut keeper);
@@ -381,7 +426,7 @@ impl SetFlow {
     }
 
     /// Ends [`STOP_WITHIN`] after the flow was told to end.
-    fn stopping(&self) -> impl Future<Output = ()> + Unpin + use<> {
+    pub(super) fn stopping(&self) -> impl Future<Output = ()> + Unpin + use<> {
         let (mut settings, world) = (self.settings.clone(), self.around.world.clone());
         Box::pin(async move {
             while settings.changed().await.is_ok() {}
@@ -389,7 +434,7 @@ impl SetFlow {
         })
     }
 
-    async fn wake(&mut self, wait: Duration) -> FlowWake {
+    pub(super) async fn wake(&mut self, wait: Duration) -> FlowWake {
         let Self { around, settings, requests, .. } = self;
         let sooner = async {
             match with_deadline(async { drop(settings.changed().await) }, requests.recv()).await {
@@ -479,6 +524,7 @@ impl SetFlow {
         }
         self.around.notices.clear(&condition_id(NOT_KEPT_TOPIC, SETS_THREAD, &self.name), wall);
         self.around.board.show(&self.name, Some(view), None);
+        self.show_kept(keeper);
     }
 
     fn say(&self, keeper: &mut SetKeeper) {
@@ -494,7 +540,7 @@ impl SetFlow {
         }
     }
 
-    fn raise(&self, kind: &'static str, text: &str) {
+    pub(super) fn raise(&self, kind: &'static str, text: &str) {
         let text = format!("set {}: {text}", self.name);
         let claim = ConditionClaim::new(kind, SETS_THREAD, text).of(self.name.as_str());
         self.around.notices.raise(&claim, self.around.world.wall());

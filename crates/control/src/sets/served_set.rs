@@ -1,12 +1,13 @@
 //! Sets as other threads see them, and how those give orders to their keepers.
 
 use super::wanted::WantedSet;
+use array::format::SiteId;
 use protect::{
-    catalogue::SetId,
+    catalogue::{CatalogueExtract, SetId},
     set_keeper::{BackupView, PersonOrder, SetView},
 };
 use report::Refusal;
-use std::fmt;
+use std::{fmt, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
 
 /// Orders that wait for one set; more are refused.
@@ -39,7 +40,64 @@ pub enum SetKeeping {
         /// The reason why its catalogue is not open.
         problem: Option<String>,
         orders: SetOrders,
+        /// `None` if no volume of it lies in a DR group.
+        replication: Option<Box<SetReplication>>,
     },
+}
+
+/// The part of a site in the keeping of a set whose volumes lie in DR groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetRole {
+    /// It keeps the set: its groups are primary here.
+    Keeps,
+    /// Another site keeps it.
+    Follows,
+    /// Nobody keeps it here now; who does is not clear yet.
+    Waits,
+    /// Its groups are primary at two sites.
+    Divided,
+}
+
+/// A set whose volumes lie in DR groups.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetReplication {
+    pub role: SetRole,
+    pub peers: Vec<SiteId>,
+    /// Names of the peers.
+    pub sites: String,
+    /// The reason for its role, or what is wrong with it; may be empty.
+    pub text: String,
+    /// What this site tells the others.
+    pub extract: Option<Arc<CatalogueExtract>>,
+    /// What the other site told last.
+    pub told: Option<Arc<CatalogueExtract>>,
+}
+
+impl SetReplication {
+    /// The next step of a person whose order is not followed here.
+    pub fn next(&self) -> String {
+        match self.role {
+            SetRole::Follows => {
+                format!(
+                    "give the order at site {}, or move the group here first: 'spindle failover GROUP'",
+                    self.sites
+                )
+            }
+            SetRole::Keeps | SetRole::Waits | SetRole::Divided => "see 'spindle dr status'".to_owned(),
+        }
+    }
+}
+
+impl SetRole {
+    /// A word for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Keeps => "keeps",
+            Self::Follows => "follows",
+            Self::Waits => "waits",
+            Self::Divided => "divided",
+        }
+    }
 }
 
 /// An order about a set.

@@ -367,7 +367,8 @@ impl SiteServer {
         self.requests.answer_plans(&self.world, self.planner.clone());
         let site = self.handle();
         self.schedules.start(&self.world, site.clone(), &self.notices);
-        let around = (Rc::clone(&self.catalogues), Rc::clone(&self.network));
+        let around =
+            (Rc::clone(&self.catalogues), Rc::clone(&self.network), self.daemon.dr_access().sets().clone());
         self.sets.start(&self.world, site, around, &self.notices);
     }
 
@@ -411,7 +412,8 @@ fn begin_services(
     let access = daemon.dr_access();
     let unusable = access.services().load(journal).map_err(|error| error.refusal())?;
     let unread = access.clients().load(journal).map_err(|error| error.refusal())?;
-    unusable.iter().chain(&unread).for_each(|line| notices.warn(line.clone()));
+    let unknown = access.sets().load(journal).map_err(|error| error.refusal())?;
+    unusable.iter().chain(&unread).chain(&unknown).for_each(|line| notices.warn(line.clone()));
     let reach = |address: &Option<Address>, is_certified: bool| match address {
         None => PortalReach::Nobody,
         Some(address) if address.is_local() => PortalReach::Local,

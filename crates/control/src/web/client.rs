@@ -30,8 +30,8 @@ pub use super::{
         BackupCopyBody, DrillBody, RebuiltRow, RestoreBody, VerificationBody, VerificationResultName,
     },
     set_rows::{
-        CopyDueRow, SetBackupRow, SetDrillRow, SetKeeperName, SetPointRow, SetRow, SetVaultRow,
-        SetVerificationRow, SetVolumeRow,
+        CopyDueRow, SetBackupRow, SetDrillRow, SetKeeperName, SetPointRow, SetReplicationRow, SetRow,
+        SetVaultRow, SetVerificationRow, SetVolumeRow,
     },
     sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,

@@ -1,6 +1,6 @@
 //! Rows of sets in the API's answers.
 
-use crate::sets::{ServedSet, SetKeeping, points::parts_of_id};
+use crate::sets::{ServedSet, SetKeeping, SetReplication, SetRole, points::parts_of_id};
 use protect::{
     retention::BackupProof,
     set_keeper::{BackupView, CopyDue, SetVolume},
@@ -36,8 +36,23 @@ pub struct SetRow {
     /// Its copies in a vault by the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vault: Option<SetVaultRow>,
+    /// Its part in DR groups, if volumes of it lie in such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication: Option<SetReplicationRow>,
     /// Newest first, a minute old at most. None of a set that an agent keeps.
     pub backups: Vec<SetBackupRow>,
+}
+
+/// A set whose volumes lie in DR groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetReplicationRow {
+    /// Of this site: `keeps`, `follows` (another site keeps the set), `waits` (it is not clear yet who keeps it) or `divided`.
+    pub role: String,
+    /// The other site.
+    pub site: String,
+    /// The reason for its role, or what is wrong with it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
 }
 
 /// Verification of a set's backups by the clock.
@@ -141,9 +156,15 @@ pub struct SetBackupRow {
     /// Its level: `chain`, `pages`, `deep` or `recover`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_level: Option<String>,
+    /// Host or person by whom; behind `site NAME: ` if that was at another site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_by: Option<String>,
     /// The reason why its last verification did not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_verified: Option<String>,
+    /// Sites that have it, of a set in DR groups: `here`, and the name of the other site as far as that told it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<String>,
     /// Vaults that have a copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<String>,
@@ -192,16 +213,23 @@ impl SetRow {
                 not_copied: None,
                 due: None,
             }),
+            replication: None,
             backups: Vec::new(),
         };
-        let SetKeeping::Server { view, problem, .. } = &set.keeping else { return row };
+        let SetKeeping::Server { view, problem, replication, .. } = &set.keeping else { return row };
         let lasting = view.iter().flat_map(|view| &view.problems);
         let lasting = lasting.map(|(problem, text)| (problem.word().to_owned(), text.clone()));
         let not_kept = problem.iter().map(|problem| ("not-kept".to_owned(), problem.clone()));
+        let replication = replication.as_deref();
+        let is_kept = replication.is_none_or(|replication| replication.role == SetRole::Keeps);
         let backups = view.iter().flat_map(|view| view.backups.iter().rev());
+        let backup_row = |backup| SetBackupRow {
+            sites: replication.map(|replication| sites_of(backup, replication)).unwrap_or_default(),
+            ..SetBackupRow::of(backup)
+        };
         Self {
             kept_by: SetKeeperName::Server,
-            next_at: view.as_ref().filter(|_| problem.is_none()).map(|view| utc_time(view.next.0)),
+            next_at: view.as_ref().filter(|_| problem.is_none() && is_kept).map(|view| utc_time(view.next.0)),
             problems: lasting.chain(not_kept).collect(),
             verification: row.verification.clone().map(|verification| SetVerificationRow {
                 due: view.as_ref().and_then(|view| view.verification_due),
@@ -216,9 +244,24 @@ impl SetRow {
                 due: view.as_ref().and_then(|view| view.copy_due.as_ref()).map(CopyDueRow::of),
                 ..vault
             }),
-            backups: backups.map(SetBackupRow::of).collect(),
+            replication: replication.map(SetReplicationRow::of),
+            backups: backups.map(backup_row).collect(),
             ..row
         }
+    }
+}
+
+/// The sites that have all points of a backup.
+fn sites_of(backup: &BackupView, replication: &SetReplication) -> Vec<String> {
+    let here = (!backup.points.is_empty()).then(|| "here".to_owned());
+    let told = replication.told.iter().any(|told| told.here.contains(&backup.number));
+    here.into_iter().chain(told.then(|| replication.sites.clone())).collect()
+}
+
+impl SetReplicationRow {
+    fn of(replication: &SetReplication) -> Self {
+        let SetReplication { role, sites, text, .. } = replication;
+        Self { role: role.word().to_owned(), site: sites.clone(), text: text.clone() }
     }
 }
 
@@ -271,7 +314,9 @@ impl SetBackupRow {
             .to_owned(),
             verified_at: backup.verified.as_ref().map(|(at, _)| utc_time(at.0)),
             verified_level: backup.verified.as_ref().map(|(_, level)| level.clone()),
+            verified_by: backup.verified_by.clone(),
             not_verified: backup.not_verified.clone(),
+            sites: Vec::new(),
             copies: texts(&backup.copies),
             holds: texts(&backup.holds),
             locked_for_seconds: backup.locked_for_s,

@@ -95,7 +95,7 @@ async fn is_closed(scene: &DrScene, site: usize, export: &str) -> bool {
 
 impl DrScene {
     /// A planned failover, which is refused while the stream begins.
-    async fn move_over(&self) {
+    pub async fn move_over(&self) {
         for _ in 0..20 {
             if let VerbOutcome::Done(_) = self.failover(0, FailoverBody::default()).await {
                 return;

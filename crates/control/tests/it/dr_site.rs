@@ -58,6 +58,8 @@ pub struct DrSite {
     drives: Drives,
     made: MadePools,
     journal: SimStateFile,
+    /// Of sets, in its state folder.
+    pub catalogues: SimCatalogues,
     /// Its file names the volumes.
     pub names_volumes: Cell<bool>,
     /// More tables of its file.
@@ -103,6 +105,7 @@ impl DrSite {
             drives,
             made: MadePools::default(),
             journal: SimStateFile::new(name, seed),
+            catalogues: SimCatalogues::default(),
             names_volumes: Cell::new(number == 0),
             more: RefCell::default(),
             reader,
@@ -162,6 +165,7 @@ impl DrSite {
             _ => {
                 self.node.cut_power();
                 self.journal.cut_power();
+                self.catalogues.cut_power();
             }
         }
     }
@@ -185,7 +189,7 @@ impl DrSite {
             threads: Rc::clone(&threads) as _,
             network: network(),
             journal: Arc::clone(&journal),
-            catalogues: Rc::new(SimCatalogues::default()),
+            catalogues: Rc::new(self.catalogues.clone()),
         };
         let (notices, mut reader) = notice::channel("serve");
         let mut server =

@@ -66,6 +66,15 @@ impl DrScene {
 
     /// Makes the group, however often it is interrupted.
     pub async fn create(self: &Rc<Self>) {
+        self.create_amid(60.0).await;
+    }
+
+    /// Makes the group, and nothing interrupts that.
+    pub async fn create_calmly(self: &Rc<Self>) {
+        self.create_amid(0.0).await;
+    }
+
+    async fn create_amid(self: &Rc<Self>, disturbed_percent: f64) {
         let reply = self.sites[0].ask(&self.world, (Method::GET, "/v1/volumes"), None, None).await.unwrap();
         let page: VolumePage = reply.parsed().unwrap();
         let volumes = page.volumes.into_iter().map(|row| row.id).collect();
@@ -83,7 +92,7 @@ impl DrScene {
             self.say("the group is made");
             let own = Rc::clone(self);
             let disturbing = self.world.spawn("disturbance", async move {
-                if attempt < 4 && own.percent(60.0) {
+                if attempt < 4 && own.percent(disturbed_percent) {
                     own.disturb().await;
                 }
             });

@@ -14,6 +14,7 @@ mod dr_hosts;
 mod dr_in_file;
 mod dr_rows;
 mod dr_scene;
+mod dr_sets;
 mod dr_site;
 mod dr_steps;
 mod dr_views;

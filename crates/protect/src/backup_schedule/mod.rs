@@ -26,7 +26,7 @@ pub mod schedule_set;
 pub mod slots;
 pub mod zone;
 
-pub use backup_name::{backup_name, set_and_sequence_of};
+pub use backup_name::{backup_name, set_and_sequence_of, time_in_name};
 pub use filled::{FilledSlot, FilledSlots};
 pub use kind::{BackupKind, FreezeLimit};
 pub use period::{PeriodUnit, SchedulePeriod};

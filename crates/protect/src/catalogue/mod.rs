@@ -15,11 +15,12 @@
 //!
 //! Reading order: [`entry`] (what lines say), [`line`](mod@line) (their form), [`state`] (rows of backups, and
 //! contradictions), [`clock`] (confirmed time), [`reader`], [`file`](mod@file), [`note`] (text that a pool keeps with a
-//! point), [`reconcile()`], [`rebuild()`], [`account`] (every slot, made, missed or failed).
+//! point), [`reconcile()`], [`rebuild()`], [`extract`] (for the other site of a DR group), [`account`] (every slot, made, missed or failed).
 
 pub mod account;
 pub mod clock;
 pub mod entry;
+pub mod extract;
 pub mod file;
 pub mod line;
 pub mod note;
@@ -36,6 +37,7 @@ pub use entry::{
     BackupVerification, CatalogueEntry, CatalogueHeader, CutPoint, EvidenceLine, FailedBackup,
     FilledSlotLine, FoundBackup, HookRunLine, LabelWord, LostBackup, MissedRange, RunnerOpening, SetId,
 };
+pub use extract::{CatalogueExtract, ExtractedBackup, ExtractedVerification};
 pub use file::{CatalogueFile, CatalogueFileError};
 pub use line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueDamage, CatalogueLine};
 pub use note::{POINT_NOTE_BYTES_MAX, PointNote};

@@ -15,10 +15,13 @@
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
 //! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
-//! results of verifications, restores and drills), `releasing` (logs that a proven backup has), `copying`, `rebuilding` (a catalogue that was lost), [`notice`], [`view`].
+//! results of verifications, restores and drills), `releasing` (logs that a proven backup has), `copying`, `rebuilding` (a
+//! catalogue that was lost), `following` and `succession` (another site of a DR group keeps the set, or kept it before),
+//! [`notice`], [`view`].
 
 mod copying;
 mod deleting;
+mod following;
 pub mod freezing;
 mod keeper;
 mod making;
@@ -30,6 +33,7 @@ mod rebuilding;
 mod releasing;
 pub mod settings;
 mod settling;
+mod succession;
 pub mod view;
 
 pub use copying::{CopyDue, CopyResult};
@@ -42,4 +46,5 @@ pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
 pub use proving::{DrillResult, RestoreResult, VerificationDue, VerificationResult, VerificationVerdict};
 pub use rebuilding::{CollectingError, collect_backups};
 pub use settings::{SetSettings, SetVolume};
+pub use succession::{NUMBERS_GAP, PredecessorSite, unseen_hold};
 pub use view::{BackupView, SetView};

@@ -48,6 +48,8 @@ pub struct BackupView {
     pub proof: BackupProof,
     /// Civil time and level of the last verification.
     pub verified: Option<(UnixSecond, String)>,
+    /// Host, site or person of the last verification.
+    pub verified_by: Option<String>,
     /// The reason why its last verification, since the keeper's start, did not end.
     pub not_verified: Option<String>,
     /// Vaults and sites that have a copy.
@@ -101,6 +103,7 @@ impl BackupView {
             window_ms: row.window_ms,
             proof: row.proof(),
             verified: row.verifications.last().map(|(at_s, last)| (UnixSecond(*at_s), last.level.clone())),
+            verified_by: row.verifications.last().map(|(_, last)| last.by.clone()),
             not_verified: None,
             copies: row.copies.iter().cloned().collect(),
             holds: row.holds.iter().cloned().collect(),

@@ -1,0 +1,162 @@
+//! Sets whose volumes lie in DR groups: whether this site follows another one, and what that told of its catalogue; in memory,
+//! and in the journal.
+//!
+//! Invariants:
+//!
+//! 1. A change is in the journal before anyone sees it.
+//! 2. A site that has followed knows that after a crash: whatever takes the set over then does so as a successor.
+
+use crate::journal::{DaemonJournal, JournalError};
+use array::format::SiteId;
+use protect::catalogue::CatalogueExtract;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// A set, as this site remembers it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SetRecord {
+    /// The turn in which this site kept the set last; 0 if it never did.
+    pub own_turn: u64,
+    /// Another site keeps the set, or did until the keeper here has taken it over.
+    pub is_following: bool,
+    /// The site that kept it before, while its catalogue was not seen at rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<String>,
+    /// The catalogue of the other site, as that told it last.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared_extract")]
+    pub told: Option<Arc<CatalogueExtract>>,
+}
+
+/// An extract behind a pointer, as a value of its own.
+mod shared_extract {
+    use super::{Arc, CatalogueExtract, Deserialize, Serialize};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(
+        told: &Option<Arc<CatalogueExtract>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        told.as_deref().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<CatalogueExtract>>, D::Error> {
+        Ok(Option::<CatalogueExtract>::deserialize(deserializer)?.map(Arc::new))
+    }
+}
+
+impl SetRecord {
+    /// The other site's catalogue, if nothing comes to it after what was told: that site kept the set after this one.
+    pub fn told_at_rest(&self) -> Option<&Arc<CatalogueExtract>> {
+        self.told.as_ref().filter(|told| told.is_at_rest && told.turn > self.own_turn)
+    }
+
+    /// The catalogue that was awaited since this site took over.
+    pub fn seen_catalogue(&self) -> Option<(&str, &Arc<CatalogueExtract>)> {
+        let told = self.told.as_ref().filter(|told| told.is_at_rest && told.turn + 1 >= self.own_turn);
+        self.awaited.as_deref().zip(told)
+    }
+
+    /// Turn of the next keeper here.
+    pub fn next_turn(&self) -> u64 {
+        self.told.as_ref().map_or(0, |told| told.turn).max(self.own_turn) + 1
+    }
+}
+
+/// The sets of a site. Clones are one.
+#[derive(Clone, Default)]
+pub(crate) struct SetMemory(Arc<Mutex<MemoryState>>);
+
+#[derive(Default)]
+struct MemoryState {
+    journal: Option<Arc<DaemonJournal>>,
+    sets: BTreeMap<String, SetRecord>,
+    /// Names of paired sites.
+    sites: BTreeMap<SiteId, String>,
+}
+
+impl SetMemory {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
+        self.0.lock().expect("nothing panics with the lock held")
+    }
+
+    /// Reads what the journal has. Returns a line for each set whose record cannot be read.
+    pub fn load(&self, journal: &Arc<DaemonJournal>) -> Result<Vec<String>, JournalError> {
+        let (mut sets, mut unusable) = (BTreeMap::new(), Vec::new());
+        for (set, text) in journal.dr_sets()? {
+            match serde_json::from_str(&text) {
+                Ok(record) => drop(sets.insert(set, record)),
+                Err(error) => {
+                    unusable.push(format!("what another site told of set {set} cannot be read: {error}"));
+                    // It is taken over as from a site that told nothing.
+                    sets.insert(set, SetRecord { is_following: true, ..SetRecord::default() });
+                }
+            }
+        }
+        let names = journal.paired_sites()?.into_iter().map(|site| (SiteId(site.site), site.name)).collect();
+        let mut state = self.state();
+        (state.sets, state.sites, state.journal) = (sets, names, Some(Arc::clone(journal)));
+        Ok(unusable)
+    }
+
+    pub fn of(&self, set: &str) -> SetRecord {
+        self.state().sets.get(set).cloned().unwrap_or_default()
+    }
+
+    /// Changes the record of a set.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be written; nothing has changed.
+    pub fn change(&self, set: &str, change: impl Fn(&mut SetRecord)) -> Result<(), JournalError> {
+        let journal = self.state().journal.clone();
+        let before = self.of(set);
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(());
+        }
+        // It takes as long as a sync: other threads look meanwhile.
+        if let Some(journal) = journal {
+            journal.put_dr_set(set, &serde_json::to_string(&after).expect("plain fields"))?;
+        }
+        change(self.state().sets.entry(set.to_owned()).or_default());
+        Ok(())
+    }
+
+    /// Name of a paired site.
+    pub fn site_name(&self, site: SiteId) -> String {
+        let known = self.state().sites.get(&site).cloned();
+        known.unwrap_or_else(|| super::site_message::default_name(&site.0))
+    }
+
+    pub fn note_site_name(&self, site: SiteId, name: String) {
+        self.state().sites.insert(site, name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catalogue_counts_as_seen_if_its_site_kept_the_set_last_and_does_so_no_more() {
+        let told = |turn, is_at_rest| {
+            let told = CatalogueExtract::without_catalogue("mail", turn, Vec::new());
+            Some(Arc::new(CatalogueExtract { is_at_rest, ..told }))
+        };
+        let record = |own_turn, told| SetRecord { own_turn, told, ..SetRecord::default() };
+        assert!(record(0, told(1, true)).told_at_rest().is_some());
+        assert!(record(0, told(1, false)).told_at_rest().is_none(), "it goes on there");
+        assert!(record(2, told(1, true)).told_at_rest().is_none(), "it is of before this site's own turn");
+        assert_eq!((record(0, None).next_turn(), record(2, told(3, true)).next_turn()), (1, 4));
+        let waits = |told| SetRecord { awaited: Some("boston".to_owned()), ..record(2, told) };
+        assert!(waits(told(1, true)).seen_catalogue().is_some());
+        assert!(waits(told(1, false)).seen_catalogue().is_none());
+        assert!(record(2, told(1, true)).seen_catalogue().is_none(), "nobody waits for it");
+    }
+}
