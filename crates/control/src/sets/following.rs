@@ -27,7 +27,7 @@ use world::{Moment, with_deadline};
 /// Interval of looking whether the set is to be kept here.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Interval of looking at the points that travelled.
-const POINTS_EVERY: Duration = Duration::from_secs(30);
+const POINTS_EVERY: Duration = Duration::from_secs(10);
 /// Time for the other site to say that its catalogue is at rest, after a failover.
 const REST_WITHIN: Duration = Duration::from_secs(5);
 
@@ -47,9 +47,8 @@ impl SetFlow {
         let until = self.around.world.now() + wait;
         loop {
             let left = until.since(self.around.world.now());
-            if self.replication().is_none() {
-                return self.wake(left).await;
-            }
+            let Some(replication) = self.replication() else { return self.wake(left).await };
+            self.around.board.show_told(&self.name, replication.told);
             match self.wake(left.min(LOOK_EVERY)).await {
                 FlowWake::Time if self.around.world.now() < until && !self.has_news() => {}
                 wake => return wake,
@@ -224,8 +223,12 @@ impl SetFlow {
         let (memory, record) = (&self.around.memory, self.around.memory.of(&self.name));
         let told = record.told.as_deref();
         let is_successor = record.is_following && !planted::is_in_following(FollowBug::SuccessionForgotten);
-        let Some(replication) = self.replication().filter(|_| is_successor) else { return Ok(Ok(())) };
-        let site = replication.sites.as_str();
+        if !is_successor {
+            return Ok(Ok(()));
+        }
+        // Its group may have been removed meanwhile.
+        let sites = self.replication().map(|replication| replication.sites);
+        let site = sites.as_deref().unwrap_or("the other site");
         let is_final = record.told_at_rest().is_some();
         if let Err(why) = keeper.take_over(PredecessorSite { name: site, told, is_final }).await? {
             return Ok(Err(why));

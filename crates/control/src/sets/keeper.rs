@@ -27,7 +27,7 @@ use crate::{
     site::handle::SiteHandle,
 };
 use protect::{
-    catalogue::{MachineTime, SetId},
+    catalogue::{CatalogueExtract, MachineTime, SetId},
     set_keeper::{
         DatabasesFrozen, KeeperLook, NothingFrozen, PersonRefusal, SetFreezing, SetKeeper, SetNotice,
         SetOpening, SetProblem, SetSettings, SetView, collect_backups,
@@ -162,6 +162,27 @@ impl SetBoard {
             let known = sets.iter_mut().find(|known| known.wanted.settings.name == set);
             if let Some(ServedSet { keeping: SetKeeping::Server { replication, .. }, .. }) = known {
                 *replication = new.map(Box::new);
+            }
+        });
+    }
+
+    /// Shows what the other site told last.
+    pub fn show_told(&self, set: &str, new: Option<Arc<CatalogueExtract>>) {
+        let is_same = self.sets.borrow().iter().any(|known| match &known.keeping {
+            SetKeeping::Server { replication: Some(replication), .. } => {
+                known.wanted.settings.name == set && replication.told == new
+            }
+            _ => false,
+        });
+        if is_same {
+            return;
+        }
+        self.change(|sets| {
+            let known = sets.iter_mut().find(|known| known.wanted.settings.name == set);
+            if let Some(ServedSet { keeping: SetKeeping::Server { replication: Some(known), .. }, .. }) =
+                known
+            {
+                known.told = new;
             }
         });
     }

@@ -58,7 +58,7 @@ impl DrScene {
         Err(format!("site {site} never {wanted}: {:?}", self.set(site).await))
     }
 
-    /// Waits until the other site has told this one what it has: points are looked at twice a minute.
+    /// Waits until the other site has told this one what it has: it looks at its points each 10 s.
     async fn pass_s(&self, seconds: u64) {
         for _ in 0..seconds {
             self.sleep_ms(1_000).await;
@@ -96,7 +96,7 @@ async fn followed(scene: &Rc<DrScene>) -> Life {
 
 /// Both sites have the same backups, and know that.
 async fn check_alike(scene: &DrScene, keeper: usize) -> Life {
-    // A minute passes at once; deletions travel within a second, and points are listed twice a minute.
+    // A minute passes at once; deletions travel within a second, and points are listed each 10 s.
     for _ in 0..150 {
         let [one, other] = [scene.set(keeper).await, scene.set(1 - keeper).await];
         let is_at_both = |backup: &SetBackupRow| backup.sites.len() == 2;

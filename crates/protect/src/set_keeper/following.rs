@@ -45,7 +45,7 @@ impl BackupView {
             kind: told.kind,
             label: told.label,
             reasons: told.reasons.clone(),
-            by: "other site".to_owned(),
+            by: "found".to_owned(),
             periods: Vec::new(),
             window_ms: None,
             proof: match &told.verified {
