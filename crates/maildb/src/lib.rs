@@ -36,6 +36,7 @@ pub use engine::{
     database::Database,
     freeze::{FrozenGroup, GroupFreezer},
     instance::Instance,
+    put_back::{DatabasePlace, put_back},
     recovery::RecoverySummary,
     table::{Table, TableDefinition},
     transaction::{Durability, Session},

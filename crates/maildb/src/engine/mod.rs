@@ -21,6 +21,7 @@ pub mod opening;
 pub mod page_stamps;
 pub mod page_writes;
 pub mod pager;
+pub mod put_back;
 pub mod recovery;
 pub mod redo;
 pub mod rows;

@@ -53,6 +53,9 @@ mod dump;
 /// The last separators of branches.
 mod separators;
 
+/// One database put back beside a log that went on.
+mod put_back;
+
 /// Third-party readers see every row.
 mod readers;
 

@@ -1,12 +1,12 @@
 //! Bringing a proven chain into the folder of the base.
 
-use super::{JoinedLog, LogJoinError};
+use super::{JoinedLog, LogFolder, LogJoinError};
 use crate::{
     log::{LogError, LogReader, buffer::first_position, files::LogFile, segment::SEGMENT_BYTES},
     planted::{self, LogBug},
 };
 use std::{rc::Rc, sync::Arc};
-use world::{Buffer, ByteCount, ByteOffset, File, IoError, IoErrorKind, Stability};
+use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoError, IoErrorKind, Stability};
 
 /// Size of one read and write.
 const CHUNK_BYTES: u64 = 512 * 1024;
@@ -22,19 +22,33 @@ impl JoinedLog {
             if is_last && planted::is_log(LogBug::GenerationLeftOut) {
                 continue;
             }
-            self.bring(generation).await.map_err(problem)?;
+            self.bring(&self.base.directory, generation).await.map_err(problem)?;
         }
-        let end = self.end_in_base().await.map_err(problem)?;
-        if end == self.summary.end {
-            return Ok(());
-        }
-        let context = format!("the joined log ends in generation {:#X}, not as proven", end.generation);
-        Err(problem(IoError::new(IoErrorKind::Damaged, context).into()))
+        let first = self.summary.base_end.generation;
+        self.check_end(&self.base.directory, first).await.map_err(problem)
     }
 
-    /// Copies a generation under a foreign name, then gives it the name that it has in the base.
-    async fn bring(&self, generation: u32) -> Result<(), LogError> {
-        let (directory, names) = (&self.base.directory, &self.files.names);
+    /// Makes another folder, which holds the end of the chain, hold all of it, stable on return: the running group's, so that a
+    /// database of the base is replayed there.
+    ///
+    /// # Errors
+    ///
+    /// The storage failed, or the folder's log ends elsewhere than the chain.
+    pub async fn complete(&self, folder: &LogFolder) -> Result<(), LogJoinError> {
+        let problem = |error: LogError| LogJoinError::Joining { folder: folder.name.clone(), error };
+        let base_name = self.files.names.base();
+        let found = super::LogFiles::scan(&folder.directory, base_name).await.map_err(problem)?;
+        for &generation in self.files.files.keys().filter(|generation| !found.files.contains_key(generation))
+        {
+            self.bring(&folder.directory, generation).await.map_err(problem)?;
+        }
+        let first = self.files.files.keys().next().copied().unwrap_or(self.summary.end.generation);
+        self.check_end(&folder.directory, first).await.map_err(problem)
+    }
+
+    /// Copies a generation under a foreign name, then gives it the name that it has in the folder.
+    async fn bring(&self, directory: &Rc<dyn Directory>, generation: u32) -> Result<(), LogError> {
+        let names = &self.files.names;
         let file = *self.files.get(generation)?;
         let temporary = names.joining();
         match directory.remove(&temporary).await {
@@ -47,7 +61,7 @@ impl JoinedLog {
         copy(&from, &into, self.bytes_used(&file, size)).await?;
         into.flush().await?;
         directory.sync().await?;
-        directory.rename(&temporary, &self.name_in_base(generation).await?).await?;
+        directory.rename(&temporary, &self.name_in(directory, generation).await?).await?;
         directory.sync().await?;
         Ok(())
     }
@@ -62,20 +76,25 @@ impl JoinedLog {
         }
     }
 
-    /// The generation that the base was writing keeps its name; the others are archived.
-    async fn name_in_base(&self, generation: u32) -> Result<String, LogError> {
+    /// The generation that a folder was writing keeps its name; the others are archived.
+    async fn name_in(&self, directory: &Rc<dyn Directory>, generation: u32) -> Result<String, LogError> {
         let names = &self.files.names;
-        let found = super::LogFiles::scan(&self.base.directory, names.base()).await?;
+        let found = super::LogFiles::scan(directory, names.base()).await?;
         let role = found.files.get(&generation).map(|file| file.role);
         Ok(role.map_or(names.archived(generation), |role| role.name(names, generation)))
     }
 
-    /// Reads what the base's folder holds now, from the base's own end on.
-    async fn end_in_base(&self) -> Result<crate::format::header::LogPosition, LogError> {
-        let found = super::LogFiles::scan(&self.base.directory, self.files.names.base()).await?;
-        let mut reader = LogReader::new(found, first_position(self.summary.base_end.generation));
+    /// Reads what a folder holds now from a generation on, and refuses another end than was proven.
+    async fn check_end(&self, directory: &Rc<dyn Directory>, first: u32) -> Result<(), LogError> {
+        let found = super::LogFiles::scan(directory, self.files.names.base()).await?;
+        let mut reader = LogReader::new(found, first_position(first));
         while reader.next().await?.is_some() {}
-        Ok(reader.into_tail().position)
+        let end = reader.into_tail().position;
+        if end == self.summary.end {
+            return Ok(());
+        }
+        let context = format!("the joined log ends in generation {:#X}, not as proven", end.generation);
+        Err(IoError::new(IoErrorKind::Damaged, context).into())
     }
 }
 
