@@ -91,20 +91,36 @@ impl MailServer {
     }
 
     pub fn create_databases(&self) {
-        let words = self.prove(&["--duration", "1s"]);
+        self.create_databases_with(&[]);
+    }
+
+    /// With these options, too.
+    pub fn create_databases_with(&self, options: &[&str]) {
+        let words = self.prove(&[options, &["--duration", "1s"]].concat());
         answered(&self.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
     }
 
     /// A run that holds a rate until it is killed.
     pub fn begin_load(&self) -> Child {
-        let words = self.prove(&["--mailboxes", "60", "--iops", "1", "--duration", "10m"]);
+        self.begin_load_with(&[])
+    }
+
+    /// One with these options, too.
+    pub fn begin_load_with(&self, options: &[&str]) -> Child {
+        let run = ["--mailboxes", "60", "--iops", "1", "--duration", "10m"];
+        let words = self.prove(&[&run[..], options].concat());
         let mut command = self.bench.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// A load that is killed once the logs go more than so many transactions further than a backup.
     pub fn load_and_kill(&self, backup: &str, than: u64) {
-        let mut load = self.begin_load();
+        self.load_and_kill_with(&[], backup, than);
+    }
+
+    /// The same of a load with these options, too.
+    pub fn load_and_kill_with(&self, options: &[&str], backup: &str, than: u64) {
+        let mut load = self.begin_load_with(options);
         until("transactions are in the log", || {
             thread::sleep(Duration::from_millis(300));
             self.commits_behind(backup) > than
@@ -132,7 +148,7 @@ impl MailServer {
     }
 
     /// Lets the killed host in again.
-    fn readmit(&self) {
+    pub fn readmit(&self) {
         for volume in ["state/pools/mail/store", "state/pools/logs/log"] {
             done(&self.bench.run(&["volume", "readmit", volume, "--all"]));
         }
@@ -147,13 +163,17 @@ impl MailServer {
 
     /// Begins a restore in place, and kills it when it has said this.
     fn kill_restore_at(&self, backup: &str, said: &str) {
-        let words = ["protect", "restore", "post", backup, "--yes", "post", "--state", "state"];
-        let mut command = self.bench.command(&words);
-        let mut restore = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(restore.stderr.take().unwrap()).lines();
+        self.kill_at(&["protect", "restore", "post", backup, "--yes", "post"], said);
+    }
+
+    /// Begins a verb, and kills it when it has said this.
+    pub fn kill_at(&self, words: &[&str], said: &str) {
+        let mut command = self.bench.command(&[words, &["--state", "state"]].concat());
+        let mut verb = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(verb.stderr.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains(said)), "it never said {said:?}");
-        restore.kill().unwrap();
-        restore.wait().unwrap();
+        verb.kill().unwrap();
+        verb.wait().unwrap();
     }
 
     /// Names of clones that are to take places.
@@ -161,13 +181,17 @@ impl MailServer {
         self.left().into_iter().filter(|name| name.contains("-restored-")).collect()
     }
 
-    /// Names of all volumes and exports that were made for a while.
+    /// Names of all volumes that were made for a while.
     fn left(&self) -> Vec<String> {
+        self.volumes().into_iter().filter(|name| name.contains("restore")).collect()
+    }
+
+    /// Names of all volumes.
+    pub fn volumes(&self) -> Vec<String> {
         let show = |pool| self.bench.run(&["pool", "show", &format!("state/pools/{pool}"), "--json"]);
         let pools = ["mail", "logs"].map(|pool| json_of(&done(&show(pool))));
         let volumes = pools.iter().flat_map(|pool| pool["volumes"].as_array().unwrap().clone());
-        let names = volumes.map(|volume| volume["name"].as_str().unwrap().to_owned());
-        names.filter(|name| name.contains("restore")).collect()
+        volumes.map(|volume| volume["name"].as_str().unwrap().to_owned()).collect()
     }
 }
 
@@ -185,7 +209,8 @@ pub fn records(bench: &Bench, [store, log]: [&str; 2]) -> Records {
     })
 }
 
-fn drives_in(folder: &Path) -> Vec<Rc<dyn BlockDevice>> {
+/// The drives of a pool of two.
+pub fn drives_in(folder: &Path) -> Vec<Rc<dyn BlockDevice>> {
     let drive = |number| folder.join(format!("drive-{number}.spindle"));
     (1..=2)
         .map(|number| {

@@ -47,6 +47,7 @@ mod mail_host;
 mod moved_beside_hosts;
 mod next_steps;
 mod notifiers;
+mod one_database;
 mod online_groups;
 mod online_pools;
 mod online_verbs;

@@ -64,6 +64,12 @@ impl BackupGroup {
         self.databases.iter().map(|(volume, _)| *volume).chain([self.log])
     }
 
+    /// The place of a database among its own, by the name of the file, with or without `.edb`.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        let is_meant = |file: &str| file == name || file.strip_suffix(".edb") == Some(name);
+        self.databases.iter().position(|(_, file)| is_meant(file))
+    }
+
     /// `priv1.edb and priv2.edb`.
     pub fn names(&self) -> String {
         self.databases.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(" and ")

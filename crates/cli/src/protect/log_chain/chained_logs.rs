@@ -45,12 +45,16 @@ pub struct ChainedLogs<'c> {
     pub base: &'c PointsOfBackup,
     /// The volumes of the backup.
     pub points: &'c [BackupPointRow],
+    /// The only database that is brought forward, if one alone comes back.
+    pub database: Option<&'c str>,
 }
 
 /// Proven chains of the storage groups of a backup.
 pub struct LogPlan {
-    groups: Vec<(BackupGroup, JoinSummary)>,
-    later: BTreeMap<usize, LaterLogs>,
+    pub(super) groups: Vec<(BackupGroup, JoinSummary)>,
+    pub(super) later: BTreeMap<usize, LaterLogs>,
+    /// The only database that comes back.
+    database: Option<String>,
     /// Reasons why databases, or all of them, are not brought forward.
     pub problems: Vec<String>,
 }
@@ -97,7 +101,7 @@ impl ChainedLogs<'_> {
             let named: Vec<(String, String)> = uris.into_iter().zip(exports.snapshots()).collect();
             let found = Box::pin(BackupGroups::find(self.world, &named, self.console)).await?;
             let mut groups = Vec::new();
-            for group in found.groups {
+            for group in self.wanted_groups(found.groups, &found.problems)? {
                 let (uri, name) = &named[group.log];
                 let base = LogFolder {
                     directory: open_directory(self.world, (uri, name), DirectoryAccess::Read).await?,
@@ -113,7 +117,10 @@ impl ChainedLogs<'_> {
         let refused = match proven {
             Ok((groups, problems)) if !groups.is_empty() || !wish.is_said => {
                 return match deleted {
-                    Ok(()) => Ok(LogPlan { groups, later, problems }),
+                    Ok(()) => {
+                        let database = self.database.map(str::to_owned);
+                        Ok(LogPlan { groups, later, database, problems })
+                    }
                     Err(refusal) => Err(end_all(later, self.server).await.err().unwrap_or(refusal)),
                 };
             }
@@ -132,7 +139,35 @@ impl ChainedLogs<'_> {
         Err(refused)
     }
 
-    async fn prove_one(
+    /// All groups, or the one of the only database that comes back.
+    fn wanted_groups(
+        &self,
+        groups: Vec<BackupGroup>,
+        problems: &[String],
+    ) -> Result<Vec<BackupGroup>, Refusal> {
+        let Some(database) = self.database else { return Ok(groups) };
+        let names: Vec<String> = groups.iter().map(BackupGroup::names).collect();
+        let having: Vec<BackupGroup> =
+            groups.into_iter().filter(|group| group.place_of(database).is_some()).collect();
+        let backup = &self.base.name;
+        match having.len() {
+            1 => Ok(having),
+            0 if problems.is_empty() => Err(Refusal::new(
+                format!("{backup} has no database {database}"),
+                format!("it has {}", names.join(" and ")),
+            )),
+            0 => Err(Refusal::new(
+                format!("{backup} has no database {database} that can be read: {}", problems.join("; ")),
+                "choose another backup",
+            )),
+            count => Err(Refusal::new(
+                format!("{count} storage groups of {backup} have a database {database}"),
+                "restore the whole set, or beside it with ⟨as⟩ NAME",
+            )),
+        }
+    }
+
+    pub(super) async fn prove_one(
         &self,
         (group, base): (&BackupGroup, &LogFolder),
         later: &mut BTreeMap<usize, LaterLogs>,
@@ -195,14 +230,17 @@ impl ChainedLogs<'_> {
         joined.and(deleted)
     }
 
-    async fn writable(&self, (export, volume): (&str, &str)) -> Result<Rc<dyn Directory>, Refusal> {
+    pub(super) async fn writable(
+        &self,
+        (export, volume): (&str, &str),
+    ) -> Result<Rc<dyn Directory>, Refusal> {
         let of = (export, volume.to_owned(), false);
         let uri = begin_export_of(self.world, self.server, of, self.place).await?;
         open_directory(self.world, (&uri, volume), DirectoryAccess::Write).await
     }
 
     /// Recovers a group with the whole chain, and shuts it down.
-    async fn recover(
+    pub(super) async fn recover(
         &self,
         group: &BackupGroup,
         folders: &BTreeMap<usize, Rc<dyn Directory>>,
@@ -241,7 +279,16 @@ impl LogPlan {
     }
 
     pub fn rows(&self) -> Vec<BroughtForwardRow> {
-        self.groups.iter().map(|(group, summary)| BroughtForwardRow::of(group, summary)).collect()
+        let wanted = self.database.as_deref();
+        self.groups.iter().map(|(group, summary)| BroughtForwardRow::of(group, summary, wanted)).collect()
+    }
+
+    /// The name of the file of the only database that comes back.
+    pub fn database_file(&self) -> Option<&str> {
+        let database = self.database.as_deref()?;
+        let of_group = |group: &'_ BackupGroup| group.place_of(database);
+        let (group, _) = self.groups.iter().find(|(group, _)| of_group(group).is_some())?;
+        Some(&group.databases[group.place_of(database)?].1)
     }
 
     /// Deletes what was opened on the server.
@@ -263,7 +310,12 @@ async fn end_all(later: BTreeMap<usize, LaterLogs>, server: &ServerConnection) -
 }
 
 impl BroughtForwardRow {
-    fn of(group: &BackupGroup, summary: &JoinSummary) -> Self {
+    fn of(group: &BackupGroup, summary: &JoinSummary, database: Option<&str>) -> Self {
+        let of_group = |name: &str| {
+            database
+                .and_then(|wanted| group.place_of(wanted))
+                .is_none_or(|place| group.databases[place].1 == name)
+        };
         let hexadecimal = |generation: u32| format!("{generation:X}");
         let parts = summary.parts.iter().map(|part| JoinedPartRow {
             from: part.folder.clone(),
@@ -271,7 +323,12 @@ impl BroughtForwardRow {
             last: hexadecimal(part.last),
         });
         Self {
-            databases: group.databases.iter().map(|(_, name)| name.clone()).collect(),
+            databases: group
+                .databases
+                .iter()
+                .map(|(_, name)| name.clone())
+                .filter(|name| of_group(name))
+                .collect(),
             time: summary.time.to_string(),
             generation: hexadecimal(summary.end.generation),
             commits: summary.commits,

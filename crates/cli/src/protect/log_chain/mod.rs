@@ -5,13 +5,15 @@
 //! the log of the restored volumes, and the engine recovers them.
 //!
 //! Reading order: `log_arguments` (what a person wants), `devices`, `backup_groups` (storage groups on the volumes of a backup),
-//! `later_logs` (copies of a log, newest first), `proof`, `chained_logs` (all of it).
+//! `later_logs` (copies of a log, newest first), `proof`, `chained_logs` (all of it), `one_database` (one that comes
+//! back among the others).
 
 mod backup_groups;
 mod chained_logs;
 mod devices;
 mod later_logs;
 mod log_arguments;
+mod one_database;
 mod proof;
 
 pub use chained_logs::{BroughtForwardRow, ChainedLogs, LogPlan};

@@ -3,18 +3,19 @@
 use super::{
     LogOutcome, SetRestore,
     hooks::HostHooks,
-    replacements::{LeftReplacements, Replacement, Replacements},
+    one_database::only,
+    replacements::{CloneSource, LeftReplacements, Replacement, Replacements},
     volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_users, roll_back_all},
 };
 use crate::protect::log_chain::{LogPlan, LogSource, LogWish, temporary_clone_name};
 use control::web::client::{BackupPointRow, DrGroupList};
 use report::Refusal;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl SetRestore<'_> {
     /// The clones that take the places of the volumes of these points.
     pub(super) fn replacements<'r>(&'r self, points: &'r [BackupPointRow]) -> Replacements<'r> {
-        Replacements { server: self.server, backup: &self.backup.name, points }
+        Replacements { server: self.server, change: &self.change, points }
     }
 
     /// Refuses to bring databases forward in place where that would lose what hosts write, or cannot be done.
@@ -23,7 +24,9 @@ impl SetRestore<'_> {
         volumes: &[RestoredVolume],
         logs: &LogOutcome,
     ) -> Result<(), Refusal> {
-        if !logs.goes_further() {
+        // A restore of one database that is completed asks for no log any more.
+        let is_put_back = self.arguments.database.is_some() && !logs.rows.is_empty();
+        if !logs.goes_further() && !is_put_back {
             return Ok(());
         }
         let is_live = self.wish.as_ref().is_some_and(|wish| wish.newest == LogSource::Live);
@@ -62,6 +65,7 @@ impl SetRestore<'_> {
     pub(super) async fn in_place(
         &self,
         (points, left): (&[BackupPointRow], &LeftReplacements),
+        of_group: Option<&BTreeSet<usize>>,
         logs: &mut LogOutcome,
     ) -> Result<Vec<RestoredRow>, EarlyEnd> {
         let Self { server, arguments, backup, console, .. } = self;
@@ -73,14 +77,14 @@ impl SetRestore<'_> {
                 hooks.before().await?;
             }
             // As they are once the hook has disconnected this host.
-            let volumes = look_at_all(server, points).await?;
+            let volumes = only(look_at_all(server, points).await?, of_group);
             refuse_users(&volumes, arguments.force)?;
             match &self.wish {
                 _ if !left.decided.is_empty() => {
                     console.say_progress("completing a restore that ended early");
                     self.replacements(points).take_places(&left.decided, &volumes, console).await
                 }
-                Some(wish) if logs.goes_further() => {
+                Some(wish) if logs.goes_further() || arguments.database.is_some() => {
                     // Their names are those of the next ones.
                     self.replacements(points).give_up(&left.undecided).await;
                     Box::pin(self.replace(points, &volumes, wish, logs)).await
@@ -136,12 +140,21 @@ impl SetRestore<'_> {
     ) -> Result<Vec<Replacement>, Refusal> {
         let of_groups = plan.volumes();
         let changes = |&index: &usize| !volumes[index].is_done || of_groups.contains(&index);
-        let wanted: BTreeSet<usize> = (0..volumes.len()).filter(changes).collect();
+        let is_one = self.arguments.database.is_some();
+        let source = |index: usize| match is_one {
+            true => (index, CloneSource { volume_id: volumes[index].volume.id.clone(), snapshot: None }),
+            false => (index, CloneSource::of_point(&volumes[index].point)),
+        };
+        let wanted: BTreeMap<usize, CloneSource> = (0..volumes.len()).filter(changes).map(source).collect();
         let name =
             |point: &BackupPointRow| temporary_clone_name(self.chained.world, self.chained.base, point);
         let made = replacements.clone(&wanted, name).await?;
         let path = |clone: &Replacement| (clone.point, format!("{}/{}", clone.pool, clone.name));
-        let joined = Box::pin(self.chained.join(plan, &made.iter().map(path).collect(), wish)).await;
+        let paths = made.iter().map(path).collect();
+        let joined = match is_one {
+            true => Box::pin(self.chained.put_back(plan, &paths, wish)).await,
+            false => Box::pin(self.chained.join(plan, &paths, wish)).await,
+        };
         if let Err(refusal) = joined {
             replacements.give_up(&made).await;
             let problem = format!("{}; nothing was restored", refusal.problem());

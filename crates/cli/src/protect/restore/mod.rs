@@ -1,4 +1,4 @@
-//! `spindle protect restore`: all volumes of a set taken back to a backup, or cloned beside the live ones.
+//! `spindle protect restore`: all volumes of a set taken back to a backup, or cloned beside the live ones; or one database alone.
 //!
 //! Invariants:
 //!
@@ -10,6 +10,8 @@
 
 mod hooks;
 mod in_place;
+mod lasting_name;
+mod one_database;
 mod replacements;
 mod volumes;
 
@@ -25,6 +27,8 @@ use crate::{
 };
 use clap::Args;
 use control::web::client::{BackupPointRow, Method, RestoreBody, SetKeeperName, SetRow, in_uri};
+use lasting_name::PlaceChange;
+use one_database::only;
 use protect::backup_schedule::BackupKind;
 use replacements::LeftReplacements;
 use report::Refusal;
@@ -41,6 +45,7 @@ use world::World;
   spindle protect restore mail 17 --yes mail --logs none
   spindle protect restore mail 17 --yes mail --hooks site.toml      with the set's hooks, on the mail host
   spindle protect restore mail 17 --as trial      clones mail/store-trial, logs/log-trial beside the live volumes
+  spindle protect restore mail 17 --database priv1 --yes mail       one database, up to the minute; the others stay as they are
   spindle protect restore mail 17 --as trial --to-time 2026-11-29T10:00:00Z     as it was before that
 
 End the mail server, unmount and log out first: it is refused while a host is connected. All volumes of the set go back to \
@@ -63,6 +68,11 @@ pub struct RestoreArguments {
     /// Clone the volumes as VOLUME-NAME, and leave the live ones alone
     #[arg(long = "as", value_name = "NAME", conflicts_with_all = ["force", "yes"])]
     pub beside: Option<String>,
+
+    /// Only this database of Spindle's own format, such as priv1: the others and the log keep what they have now. The log of its
+    /// storage group brings it up to the minute; with --as the clones are of the live volumes, with it in them
+    #[arg(long, value_name = "NAME")]
+    pub database: Option<String>,
 
     #[command(flatten)]
     pub logs: LogArguments,
@@ -90,6 +100,9 @@ pub struct RestoreArguments {
 struct RestoreAnswer<'a> {
     set: &'a str,
     backup: &'a str,
+    /// The file of the only database that was restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<&'a str>,
     done: &'static str,
     volumes: Vec<RestoredRow>,
     /// Storage groups that logs bring further than the backup.
@@ -105,6 +118,7 @@ struct SetRestore<'r> {
     arguments: &'r RestoreArguments,
     console: &'r Console,
     backup: &'r PointsOfBackup,
+    change: PlaceChange,
     chained: ChainedLogs<'r>,
     wish: Option<LogWish>,
 }
@@ -132,8 +146,13 @@ pub async fn run(
         _ => backup,
     };
     let points = &points_to_restore(known, base)?;
-    let chained = ChainedLogs { world, server, place, console, known, base, points };
-    let restore = SetRestore { server, arguments, console, backup, chained, wish };
+    let database = arguments.database.as_deref();
+    let change = match database {
+        Some(database) => PlaceChange::database(database, &backup.name),
+        None => PlaceChange::restore(&backup.name),
+    };
+    let chained = ChainedLogs { world, server, place, console, known, base, points, database };
+    let restore = SetRestore { server, arguments, console, backup, change, chained, wish };
     let left = match &arguments.beside {
         None => restore.replacements(points).left().await?,
         Some(_) => LeftReplacements::default(),
@@ -149,14 +168,17 @@ pub async fn run(
     let of_backup = points_to_restore(known, backup)?;
     let points = if has_groups { points } else { &of_backup };
     let looked_at = look_at_all(server, points).await;
+    let of_group = restore.volumes_of_database(plan.as_ref(), &left);
     let volumes = match looked_at {
-        Ok(volumes) => volumes,
+        Ok(volumes) => only(volumes, of_group.as_ref()),
         Err(refusal) => {
             restore.end(plan).await?;
             return Err(refusal);
         }
     };
     let mut logs = LogOutcome::of(plan.as_ref());
+    let file = plan.as_ref().and_then(LogPlan::database_file).map(str::to_owned);
+    let file = file.as_deref().or(database);
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => {
             restore.end(plan).await?;
@@ -175,16 +197,24 @@ pub async fn run(
                 refuse_users(&volumes, arguments.force)?;
                 restore.refuse_replacing(&volumes, &logs).await?;
             }
-            confirm(arguments, backup, (&volumes, &logs), console)?;
-            let restored = restore.in_place((points, &left), &mut logs).await;
+            confirm(arguments, (backup, file), (&volumes, &logs), console)?;
+            let restored = Box::pin(restore.in_place((points, &left), of_group.as_ref(), &mut logs)).await;
             ("restored", restore.noted(restored, &logs).await?)
         }
     };
-    say(done, backup, (&rows, &logs), console);
+    let rows = match database {
+        Some(_) => {
+            rows.into_iter().zip(&volumes).filter(|(_, volume)| !volume.is_done).map(|(row, _)| row).collect()
+        }
+        None => rows,
+    };
+    say(done, (backup, file), (&rows, &logs), console);
     if console.is_for_programs() {
         let (set, backup) = (arguments.set.as_str(), backup.name.as_str());
         let LogOutcome { rows: logs, problems: not_brought_forward } = logs;
-        console.json_of(&RestoreAnswer { set, backup, done, volumes: rows, logs, not_brought_forward })?;
+        let answer =
+            RestoreAnswer { set, backup, database: file, done, volumes: rows, logs, not_brought_forward };
+        console.json_of(&answer)?;
     }
     console.finish(ExitStatus::Pass)
 }
@@ -192,6 +222,9 @@ pub async fn run(
 /// The logs that are wanted. A backup of logs alone is as far as one goes, unless more is said.
 fn wish_for(arguments: &RestoreArguments, backup: &PointsOfBackup) -> Result<Option<LogWish>, Refusal> {
     let wish = arguments.logs.wish()?;
+    if arguments.database.is_some() {
+        return one_database::wish(wish).map(Some);
+    }
     let is_of_logs = backup.note.kind == BackupKind::InterimLogs;
     let own = LogSource::Backup(backup.note.sequence.to_string());
     Ok(wish.map(|wish| match is_of_logs && !wish.is_said {
@@ -211,6 +244,9 @@ impl SetRestore<'_> {
     ) -> Result<Vec<RestoredRow>, EarlyEnd> {
         let mut plan = plan;
         let cloning = async {
+            if self.arguments.database.is_some() {
+                return Box::pin(self.database_beside(volumes, suffix, &mut plan)).await;
+            }
             let rows = clone_all(self.server, volumes, suffix, self.console).await?;
             let made: Vec<String> = rows.iter().filter_map(|row| row.made.clone()).collect();
             let by_point: BTreeMap<usize, String> = made.iter().cloned().enumerate().collect();
@@ -266,9 +302,13 @@ impl SetRestore<'_> {
         };
         let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
         let forward = logs.latest().filter(|_| problems.is_empty());
-        let what = match forward {
-            Some(time) => format!("all volumes, with logs to {time}"),
+        let what = match &arguments.database {
+            Some(database) => format!("database {database}"),
             None => "all volumes".to_owned(),
+        };
+        let what = match forward {
+            Some(time) => format!("{what}, with logs to {time}"),
+            None => what,
         };
         let body = RestoreBody { what, to, is_good: problems.is_empty(), problems };
         let set = format!("/v1/sets/{}", in_uri(&arguments.set));
@@ -320,19 +360,26 @@ pub fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<V
 
 fn confirm(
     arguments: &RestoreArguments,
-    backup: &PointsOfBackup,
+    (backup, database): (&PointsOfBackup, Option<&str>),
     (volumes, logs): (&[RestoredVolume], &LogOutcome),
     console: &Console,
 ) -> Result<(), Refusal> {
-    let names: Vec<String> = volumes.iter().map(RestoredVolume::path).collect();
+    let is_meant = |volume: &&RestoredVolume| database.is_none() || !volume.is_done;
+    let names: Vec<String> = volumes.iter().filter(is_meant).map(RestoredVolume::path).collect();
     let names = names.join(", ");
-    let forward = logs.latest().map(|time| format!(", and their databases forward to {time}"));
+    let (what, would, whose) = match database {
+        Some(database) => {
+            (format!("{database} on {names} goes"), format!("{database} on {names} would go"), "is brought")
+        }
+        None => (format!("{names} go"), format!("{names} would go"), "their databases"),
+    };
+    let forward = logs.latest().map(|time| format!(", and {whose} forward to {time}"));
     let question = format!(
-        "{names} go back to {}{}; what each holds now stays as ~1, ~2 …",
+        "{what} back to {}{}; what each volume holds now stays as ~1, ~2 …",
         backup.name,
         forward.unwrap_or_default()
     );
-    let unnamed = format!("{names} would go back to {}: nothing was changed", backup.name);
+    let unnamed = format!("{would} back to {}: nothing was changed", backup.name);
     let confirmation = NameConfirmation {
         question: &question,
         name: &arguments.set,
@@ -342,10 +389,19 @@ fn confirm(
     confirmation.ask(console, arguments.yes.as_deref())
 }
 
-fn say(done: &str, backup: &PointsOfBackup, (rows, logs): (&[RestoredRow], &LogOutcome), console: &Console) {
-    console.say(&format!("{}: {done} ({})", backup.name, backup.label_text()));
+fn say(
+    done: &str,
+    (backup, database): (&PointsOfBackup, Option<&str>),
+    (rows, logs): (&[RestoredRow], &LogOutcome),
+    console: &Console,
+) {
+    let what = database.map(|database| format!("{database} ")).unwrap_or_default();
+    console.say(&format!("{}: {what}{done} ({})", backup.name, backup.label_text()));
     for row in rows {
         let made = match &row.made {
+            Some(made) if done == "restored" && database.is_some() => {
+                format!(" has the database, and all else as it was; before: {made}")
+            }
             Some(made) if done == "restored" => format!(" goes back to {}; before: {made}", row.snapshot),
             Some(made) => format!(" as {made}"),
             None if done == "restored" => " is restored already".to_owned(),

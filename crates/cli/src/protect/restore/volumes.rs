@@ -17,6 +17,7 @@ pub(super) struct RestoredVolume {
     pub point: BackupPointRow,
     /// Hosts that use it.
     pub users: Vec<String>,
+    /// It is as its point, or nothing of it is restored.
     pub is_done: bool,
 }
 
@@ -151,16 +152,9 @@ pub(super) async fn clone_all(
     console: &Console,
 ) -> Result<Vec<RestoredRow>, EarlyEnd> {
     let mut rows: Vec<RestoredRow> = Vec::new();
-    let names: Vec<String> = volumes.iter().map(|one| format!("{}-{suffix}", one.volume.name)).collect();
-    for (volume, name) in volumes.iter().zip(&names) {
-        let page: VolumePage = server.get(&format!("/v1/volumes?name={}", in_uri(name))).await?;
-        if page.volumes.iter().any(|known| known.pool == volume.volume.pool) {
-            let problem =
-                format!("there is a volume {}/{name} already: nothing was cloned", volume.volume.pool);
-            return Err(Refusal::new(problem, "choose another name, or delete it").into());
-        }
-    }
-    for (volume, name) in volumes.iter().zip(names) {
+    refuse_taken_names(server, volumes.iter(), suffix).await?;
+    for volume in volumes {
+        let name = volume.name_beside(suffix);
         let cloned = make_clone(server, &volume.volume.id, (Some(&volume.point.name), &name)).await;
         if let Err(refusal) = cloned {
             return Err(volume.ended_early(&rows, &refusal));
@@ -172,7 +166,41 @@ pub(super) async fn clone_all(
     Ok(rows)
 }
 
+/// Refuses to clone volumes beside if there is a volume of such a name.
+pub(super) async fn refuse_taken_names(
+    server: &ServerConnection,
+    volumes: impl Iterator<Item = &RestoredVolume>,
+    suffix: &str,
+) -> Result<(), Refusal> {
+    for volume in volumes {
+        let name = volume.name_beside(suffix);
+        let page: VolumePage = server.get(&format!("/v1/volumes?name={}", in_uri(&name))).await?;
+        if page.volumes.iter().any(|known| known.pool == volume.volume.pool) {
+            let problem =
+                format!("there is a volume {}/{name} already: nothing was cloned", volume.volume.pool);
+            return Err(Refusal::new(problem, "choose another name, or delete it"));
+        }
+    }
+    Ok(())
+}
+
+/// Clones a volume as it is now; returns the path of the clone.
+pub(super) async fn clone_live(
+    server: &ServerConnection,
+    volume: &RestoredVolume,
+    suffix: &str,
+) -> Result<String, Refusal> {
+    let name = volume.name_beside(suffix);
+    make_clone(server, &volume.volume.id, (None, &name)).await?;
+    Ok(format!("{}/{name}", volume.volume.pool))
+}
+
 impl RestoredVolume {
+    /// The name of its clone.
+    fn name_beside(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.volume.name)
+    }
+
     pub(super) fn path(&self) -> String {
         format!("{}/{}", self.volume.pool, self.volume.name)
     }
@@ -188,7 +216,7 @@ impl RestoredVolume {
     }
 
     /// The refusal of a restore in which this volume failed after others.
-    fn ended_early(&self, done: &[RestoredRow], refusal: &Refusal) -> EarlyEnd {
+    pub(super) fn ended_early(&self, done: &[RestoredRow], refusal: &Refusal) -> EarlyEnd {
         let done: Vec<&str> = done.iter().filter(|row| row.made.is_some()).map(|row| &*row.volume).collect();
         let before = match done.is_empty() {
             true => "nothing was changed".to_owned(),
