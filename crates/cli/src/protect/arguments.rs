@@ -6,7 +6,7 @@ use super::{
     rebuild_set::RebuildArguments,
     recovery::arguments::{ClosingArguments, FindingArguments, ImageMountArguments, OpeningArguments},
     report_set::SetReportArguments,
-    restore::RestoreArguments,
+    restore::{DialToneArguments, RestoreArguments},
     set_arguments::SetVerb,
     vault::arguments::VaultVerb,
     verify_set::SetVerificationArguments,
@@ -43,6 +43,8 @@ pub enum ProtectVerb {
     Set(SetVerb),
     /// Take all volumes of a set back to a backup, or clone them beside the live ones
     Restore(RestoreArguments),
+    /// Put empty databases into the places of a set's lost ones: mail is sent and received at once
+    DialTone(DialToneArguments),
     /// Prove a backup: export its snapshots, and check the databases and logs in them
     Verify(SetVerificationArguments),
     /// Hold a drill: clone a backup beside the live volumes, prove it, drop the clones, and say how long it took

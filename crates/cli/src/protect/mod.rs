@@ -47,6 +47,9 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
         ProtectVerb::Set(verb) => sets::run(&world, verb, &arguments.place, &console).await,
         ProtectVerb::Restore(restore) => restore::run(&world, restore, &arguments.place, &console).await,
+        ProtectVerb::DialTone(one) => {
+            Box::pin(restore::dial_tone(&world, one, &arguments.place, &console)).await
+        }
         ProtectVerb::Verify(verify) => verify_set::run(&world, verify, &arguments.place, &console).await,
         ProtectVerb::Drill(drill) => drill_set::run(&world, drill, &arguments.place, &console).await,
         ProtectVerb::Report(report) => report_set::run(&world, report, &arguments.place, &console).await,

@@ -12,6 +12,7 @@ use array::pool::{OpenSetting, open};
 use maildb::{ColumnId, Value};
 use serde_json::Value as Json;
 use std::{
+    fs,
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Stdio},
@@ -197,7 +198,10 @@ impl MailServer {
 
 /// The records that an ordinary recovery finds on two volumes of the stopped pools.
 pub fn records(bench: &Bench, [store, log]: [&str; 2]) -> Records {
-    let folder = bench.make_folder(&format!("copied-{store}"));
+    let name = format!("copied-{store}");
+    // Files of an earlier look would be taken for those of this group.
+    let _ = fs::remove_dir_all(bench.path(&name));
+    let folder = bench.make_folder(&name);
     real::run(0, RealOptions::default(), async |world| {
         for (pool, volume) in [("mail", store), ("logs", log)] {
             let drives = bench.path(&format!("state/pools/{pool}"));

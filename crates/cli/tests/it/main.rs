@@ -11,6 +11,7 @@ mod cleaning;
 mod copy_verbs;
 mod cut_verbs;
 mod databases;
+mod dial_tone;
 mod drives;
 mod drives_changed;
 mod drives_found;

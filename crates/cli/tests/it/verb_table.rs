@@ -145,6 +145,18 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ),
     (
         "protect",
+        "dial-tone",
+        By(&[
+            "GET /points",
+            "GET /volumes/{volume}/uses",
+            "POST /volumes/{volume}/clones",
+            "POST /volumes/{volume}/rollback",
+            "POST /exports",
+            "POST /sets/{set}/backups/{number}/restores",
+        ]),
+    ),
+    (
+        "protect",
         "drill",
         By(&[
             "GET /points",

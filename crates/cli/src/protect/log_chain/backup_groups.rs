@@ -13,7 +13,7 @@ use world::World;
 
 /// A storage group; volumes are places among those of the backup.
 #[derive(Clone, Debug)]
-pub(super) struct BackupGroup {
+pub struct BackupGroup {
     pub log: usize,
     /// Its databases in their order: the volume, and the name of the file.
     pub databases: Vec<(usize, String)>,

@@ -90,8 +90,17 @@ impl MailDatabases {
         outcome
     }
 
+    /// Lets go of them.
+    pub async fn close(self) {
+        self.open.close().await;
+    }
+
     /// Of devices; each is a URI, with its name for people.
-    async fn bring_up(
+    ///
+    /// # Errors
+    ///
+    /// They cannot be read.
+    pub async fn bring_up(
         world: &World,
         named: Vec<(String, String)>,
         console: &Console,

@@ -3,5 +3,5 @@
 mod backup_databases;
 mod fetch;
 
-pub use backup_databases::MailDatabases;
+pub use backup_databases::{MailDatabases, NamedDatabase};
 pub use fetch::{FetchArguments, fetch};

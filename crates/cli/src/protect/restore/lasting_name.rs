@@ -16,16 +16,19 @@ enum ChangeKind {
     Restore,
     /// One database goes back.
     Database,
+    /// Empty databases stand in.
+    DialTone,
 }
 
 impl ChangeKind {
-    const ALL: [Self; 2] = [Self::Restore, Self::Database];
+    const ALL: [Self; 3] = [Self::Restore, Self::Database, Self::DialTone];
 
     /// Between the name of the volume and the label.
     fn mark(self) -> &'static str {
         match self {
             Self::Restore => "-restored-",
             Self::Database => "-database-",
+            Self::DialTone => "-dialtone-",
         }
     }
 }
@@ -51,10 +54,16 @@ impl PlaceChange {
         Self { kind: ChangeKind::Database, label }
     }
 
+    /// Empty databases, made by a backup, stand in.
+    pub fn dial_tone(backup: &str) -> Self {
+        Self { kind: ChangeKind::DialTone, label: first_bytes(backup, LABEL_BYTES_MAX).to_owned() }
+    }
+
     /// For a person.
     pub fn text(&self) -> String {
         match self.kind {
             ChangeKind::Restore | ChangeKind::Database => format!("the restore of {}", self.label),
+            ChangeKind::DialTone => format!("the dial tone by {}", self.label),
         }
     }
 }
@@ -117,6 +126,7 @@ mod tests {
         let backup = "mail-2026-11-28-1830-17";
         let changes = [
             PlaceChange::restore(backup),
+            PlaceChange::dial_tone(backup),
             PlaceChange::database("sg1-db1.edb", backup),
             PlaceChange::database("sg1-db2.edb", backup),
             PlaceChange::database("sg1-db1.edb", "mail-2026-11-28-1830-18"),

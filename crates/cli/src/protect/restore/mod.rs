@@ -8,12 +8,15 @@
 //!    databases were brought forward take their places.
 //! 4. Each that changed something is noted in the catalogue of a set that the server keeps, also one that ended early.
 
+mod dial_tone;
 mod hooks;
 mod in_place;
 mod lasting_name;
 mod one_database;
 mod replacements;
 mod volumes;
+
+pub use dial_tone::{DialToneArguments, run as dial_tone};
 
 use super::{
     backup_points::{PointsOfBackup, SetPoints},

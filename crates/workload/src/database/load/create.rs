@@ -9,7 +9,7 @@ use crate::{
     database::load::{
         error::Error,
         key_space::KeySpace,
-        mail_record::{MailKey, RecordVersion},
+        mail_record::{ContentError, MailKey, RecordVersion},
         mail_table::MailDatabase,
     },
     yield_now::yield_now,
@@ -56,6 +56,10 @@ pub async fn create(
 ) -> Result<CreationOutcome, Error> {
     let last = scan_existing(mail, keys, watch).await?;
     let found = keys.existing();
+    if mail.dial_tone.is_some() {
+        // It is filled by what arrives, until the lost databases are back.
+        return Ok(CreationOutcome { found, inserted: 0, complete: !watch.stopped() });
+    }
     if watch.stopped() {
         return Ok(CreationOutcome { found, inserted: 0, complete: false });
     }
@@ -128,9 +132,13 @@ async fn scan_existing(
 ) -> Result<Option<MailKey>, Error> {
     let size = mail.database.size();
     let record_bytes = mail.maker.record_bytes() as u64;
-    let mut last = None;
+    let (mut last, mut foreign) = (None, None);
     mail.scan(|records| {
         for (key, version) in records {
+            if !keys.may_hold(*key) {
+                foreign = Some(*key);
+                return false;
+            }
             keys.note(*key, *version);
             last = Some(*key);
         }
@@ -138,7 +146,12 @@ async fn scan_existing(
         !watch.stopped()
     })
     .await?;
-    Ok(last)
+    match foreign {
+        Some(key) => {
+            Err(Error::Content { database: mail.database.name(), error: ContentError::Unexpected(key) })
+        }
+        None => Ok(last),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 //! as many deleted: Jetstress appended, too.) Only a database that has reached its planned maximum is filled
 //! from its holes.
 //!
+//! In a dial-tone database numbers begin higher, so that they are none of the databases whose place it has.
+//!
 //! Mailboxes may be hot and cold: then a share of them, the first ones, gets most of the picks and of the new
 //! messages. These have the lowest keys, so hot data is contiguous on disk, as a tiering array prefers.
 //!
@@ -51,7 +53,9 @@ impl Skew {
 #[derive(Debug, Default)]
 pub struct KeySpace {
     skew: Skew,
-    /// Version of each message of each mailbox; both numbers count from 0 without gaps.
+    /// Number of the first message of each mailbox.
+    first_message: i64,
+    /// Version of each message of each mailbox. Mailboxes count from 0, messages from the first, without gaps.
     mailboxes: Vec<Vec<u8>>,
     claimed: BTreeSet<MailKey>,
     existing: u64,
@@ -70,6 +74,16 @@ impl KeySpace {
     /// An empty key space.
     pub fn new(skew: Skew) -> Self {
         Self { skew, ..Self::default() }
+    }
+
+    /// That of a dial-tone database: so many mailboxes without a message, whose first one will have this number.
+    pub fn of_dial_tone(skew: Skew, mailboxes: usize, first_message: i64) -> Self {
+        Self { skew, first_message, mailboxes: vec![Vec::new(); mailboxes], ..Self::default() }
+    }
+
+    /// True if a message may have this key.
+    pub fn may_hold(&self, key: MailKey) -> bool {
+        key.mailbox >= 0 && key.message >= self.first_message
     }
 
     /// Records that the table holds `key` in `version`; for creation and scans.
@@ -113,7 +127,7 @@ impl KeySpace {
                 continue;
             }
             let message = random.below(slots.len() as u64) as usize;
-            let key = MailKey { mailbox: mailbox as i32, message: message as i64 };
+            let key = MailKey { mailbox: mailbox as i32, message: self.first_message + message as i64 };
             if wanted(slots[message]) && self.claimed.insert(key) {
                 return Some(key);
             }
@@ -128,7 +142,7 @@ impl KeySpace {
         }
         let mailbox = self.skew.mailbox(self.mailboxes.len(), random);
         let slots = &mut self.mailboxes[mailbox];
-        let key = MailKey { mailbox: mailbox as i32, message: slots.len() as i64 };
+        let key = MailKey { mailbox: mailbox as i32, message: self.first_message + slots.len() as i64 };
         slots.push(0);
         let fresh = self.claimed.insert(key);
         assert!(fresh, "a new message number is unclaimed");
@@ -151,7 +165,8 @@ impl KeySpace {
 
     fn slot(&mut self, key: MailKey) -> &mut u8 {
         let mailbox = usize::try_from(key.mailbox).expect("mailboxes count from 0");
-        let message = usize::try_from(key.message).expect("messages count from 0");
+        let message =
+            usize::try_from(key.message - self.first_message).expect("messages count from the first");
         if self.mailboxes.len() <= mailbox {
             self.mailboxes.resize_with(mailbox + 1, Vec::new);
         }
@@ -255,6 +270,22 @@ mod tests {
         assert_eq!(claim.key, key(0, 1), "the insert that was rolled back left a hole");
         space.settle(claim, Some(RecordVersion::FIRST.next()));
         assert_eq!(space.existing(), 1);
+    }
+
+    #[test]
+    fn a_dial_tone_begins_empty_and_with_its_own_numbers() {
+        let mut space = KeySpace::of_dial_tone(Skew::default(), 3, 28_000_000);
+        let mut random = Random::new(1, "test");
+        assert_eq!((space.claim_existing(&mut random), space.mailboxes()), (None, 3));
+        for _ in 0..50 {
+            let claim = space.claim_new(&mut random);
+            assert!(space.may_hold(claim.key), "{:?}", claim.key);
+            space.settle(claim, Some(RecordVersion::FIRST));
+        }
+        let claim = space.claim_existing(&mut random).unwrap();
+        assert!((28_000_000..28_000_050).contains(&claim.key.message), "{:?}", claim.key);
+        space.settle(claim, None);
+        assert_eq!((space.existing(), space.may_hold(key(0, 27_999_999))), (49, false));
     }
 
     #[test]

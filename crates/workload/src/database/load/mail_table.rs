@@ -3,10 +3,12 @@
 use crate::{
     database::{
         load::{
+            dial_tone::{DialTone, read_dial_tone},
             error::Error,
+            key_space::KeySpace,
             mail_record::{ContentError, MailKey, MailRecord, RecordMaker, RecordVersion},
         },
-        plan::profile::RecordForm,
+        plan::profile::{RecordForm, Skew},
     },
     yield_now::yield_now,
 };
@@ -19,7 +21,7 @@ use world::ByteCount;
 
 pub(super) const MAIL_TABLE: &str = "Mail";
 /// Holds one record, the label.
-const LABEL_TABLE: &str = "Spindle";
+pub(super) const LABEL_TABLE: &str = "Spindle";
 
 const MAILBOX_ID: ColumnId = ColumnId(1);
 const MESSAGE_ID: ColumnId = ColumnId(2);
@@ -28,8 +30,8 @@ const FLAGS: ColumnId = ColumnId(4);
 const SUBJECT: ColumnId = ColumnId(128);
 const BODY: ColumnId = ColumnId(256);
 
-const LABEL_ID: ColumnId = ColumnId(1);
-const LABEL_TEXT: ColumnId = ColumnId(128);
+pub(super) const LABEL_ID: ColumnId = ColumnId(1);
+pub(super) const LABEL_TEXT: ColumnId = ColumnId(128);
 /// Key of the only record of the label table.
 const LABEL_KEY: [Value; 1] = [Value::I32(1)];
 
@@ -38,6 +40,8 @@ pub struct MailDatabase {
     pub database: Database,
     table: Table,
     pub maker: RecordMaker,
+    /// It is empty until the databases that were lost are back.
+    pub dial_tone: Option<DialTone>,
 }
 
 /// A bulk load at the end of the mail table.
@@ -115,7 +119,18 @@ impl MailDatabase {
         if label.is_none() {
             write_label(&database, session, Label { seed, form }).await?;
         }
-        Ok(Self { database, table, maker: RecordMaker::new(seed, form) })
+        let dial_tone = read_dial_tone(&database).await?;
+        Ok(Self { database, table, maker: RecordMaker::new(seed, form), dial_tone })
+    }
+
+    /// The key space before its records are read.
+    pub fn key_space(&self, skew: Skew) -> KeySpace {
+        match self.dial_tone {
+            Some(DialTone { mailboxes, first_message }) => {
+                KeySpace::of_dial_tone(skew, mailboxes as usize, first_message)
+            }
+            None => KeySpace::new(skew),
+        }
     }
 
     /// Starts a bulk load after all existing records; the file is expected to reach `size`.
@@ -191,7 +206,7 @@ fn column(id: ColumnId, name: &str, kind: ColumnType) -> ColumnDefinition {
     ColumnDefinition { id, name: name.to_owned(), kind, code_page: CodePage::Western }
 }
 
-fn mail_definition() -> TableDefinition {
+pub(super) fn mail_definition() -> TableDefinition {
     TableDefinition {
         name: MAIL_TABLE.to_owned(),
         columns: vec![
@@ -230,6 +245,11 @@ fn values_of(
         (SUBJECT, Value::Text(subject)),
         (BODY, Value::LongBinary(body)),
     ]
+}
+
+pub(super) fn label_definition() -> TableDefinition {
+    let columns = vec![column(LABEL_ID, "Id", ColumnType::I32), column(LABEL_TEXT, "Text", ColumnType::Text)];
+    TableDefinition { name: LABEL_TABLE.to_owned(), columns, primary_key: vec![LABEL_ID] }
 }
 
 /// None if a column is missing or of another type.
@@ -301,12 +321,7 @@ async fn read_label(
 async fn write_label(database: &Database, session: &mut Session, label: Label) -> Result<(), Error> {
     let table = match database.table(LABEL_TABLE) {
         Some(table) => table,
-        None => {
-            let columns =
-                vec![column(LABEL_ID, "Id", ColumnType::I32), column(LABEL_TEXT, "Text", ColumnType::Text)];
-            let name = LABEL_TABLE.to_owned();
-            database.create_table(TableDefinition { name, columns, primary_key: vec![LABEL_ID] }).await?
-        }
+        None => database.create_table(label_definition()).await?,
     };
     let [id] = LABEL_KEY;
     session.insert(&table, &[(LABEL_ID, id), (LABEL_TEXT, Value::Text(label.to_text()))]).await?;

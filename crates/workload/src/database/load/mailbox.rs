@@ -31,6 +31,10 @@ impl MailReader {
         Some(Self { database: database.clone(), table })
     }
 
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
     /// Passes the messages of a mailbox to `on_message` in the order of their numbers, until it breaks.
     ///
     /// # Errors

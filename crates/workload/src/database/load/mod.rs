@@ -3,6 +3,7 @@
 
 pub mod answer_gap;
 pub mod create;
+pub mod dial_tone;
 pub mod error;
 pub mod key_space;
 mod mail_message;

@@ -5,7 +5,6 @@ use crate::database::{
     load::{
         create::{CreationObserver, CreationOutcome, create},
         error::Error,
-        key_space::KeySpace,
         mail_table::MailDatabase,
         session::Store,
     },
@@ -44,7 +43,7 @@ pub(super) async fn create_databases(
             context.world.spawn("create", async move {
                 let form = plan.profile.record_form();
                 let mail = MailDatabase::attach(database, &mut session, seed, form).await?;
-                let mut keys = KeySpace::new(plan.profile.skew());
+                let mut keys = mail.key_space(plan.profile.skew());
                 let wanted = ByteCount(plan.database_bytes);
                 let created = create(&mail, &mut session, &mut keys, wanted, &watch).await?;
                 let size_max = ByteCount(plan.database_bytes_max);

@@ -1,0 +1,272 @@
+//! `spindle protect dial-tone`: empty databases in the places of a set's, so that mail is sent and received at once.
+//!
+//! Invariants:
+//!
+//! 1. What the volumes held stays, as `VOLUME~N`.
+//! 2. They are made on clones, which then take the places: one that ended early is completed by the same command.
+
+use super::{
+    super::log_chain::{BackupGroup, ChainedLogs, temporary_clone_name},
+    lasting_name::PlaceChange,
+    one_database::only,
+    points_to_restore,
+    replacements::{CloneSource, Replacement, Replacements},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all},
+};
+use crate::{
+    console::Console,
+    exit_status::ExitStatus,
+    pool::confirmation::NameConfirmation,
+    protect::{
+        backup_exports::{begin_export_of, delete_export},
+        backup_points::{PointsOfBackup, SetPoints},
+        mailboxes::MailDatabases,
+        temporary_clones::{delete_clone, make_clone},
+    },
+    server::place::ServerPlace,
+};
+use clap::Args;
+use control::web::client::{BackupPointRow, Method, RestoreBody, in_uri};
+use protect::backup_schedule::BackupKind;
+use report::Refusal;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use workload::database::load::dial_tone::read_dial_tone;
+use world::World;
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle protect dial-tone mail                  asks for the name of the set
+  spindle protect dial-tone mail --yes mail
+  spindle protect dial-tone mail 17 --yes mail    with the names and tables of backup 17
+
+The databases of Spindle's own format are gone or damaged, and mail must be sent and received now: empty databases of the same \
+names, page size and tables, with a new log, take the places of the set's volumes. The newest full backup says which there were. \
+End the mail server and log out first: it is refused while a host is connected. What each volume held stays as VOLUME~1, to \
+which 'spindle volume rollback' goes back. Numbers of new messages begin above those of the lost databases. Then restore the \
+databases beside, with 'spindle protect restore SET BACKUP --as NAME'. If it ends early, give the same command again before a \
+host connects. It takes a token with the role admin.
+
+Exits with 0, and with 2 if it was refused or ended early.")]
+pub struct DialToneArguments {
+    /// Name of the set
+    #[arg(value_name = "SET")]
+    pub set: String,
+
+    /// Number or name of the backup that says which databases there were [default: the newest full one]
+    #[arg(value_name = "BACKUP")]
+    pub backup: Option<String>,
+
+    /// Name of the set, in place of the question on the terminal
+    #[arg(long, value_name = "SET")]
+    pub yes: Option<String>,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct DialToneAnswer<'a> {
+    set: &'a str,
+    /// The backup that said which databases there were.
+    backup: &'a str,
+    databases: Vec<&'a str>,
+    volumes: Vec<RestoredRow>,
+    /// Commands that bring back what was.
+    undo: Vec<String>,
+}
+
+/// Runs the verb to its end.
+pub async fn run(
+    world: &World,
+    arguments: &DialToneArguments,
+    place: &ServerPlace,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    let server = &place.connection(world)?;
+    let known = &SetPoints::ask(server, &arguments.set).await?;
+    let meant = known.meant(arguments.backup.as_deref())?;
+    let base = match meant.note.kind {
+        BackupKind::InterimLogs => known.base_of(meant)?,
+        BackupKind::Full | BackupKind::InterimCrash => meant,
+    };
+    let points = &points_to_restore(known, base)?;
+    let chained = ChainedLogs { world, server, place, console, known, base, points, database: None };
+    let change = PlaceChange::dial_tone(&base.name);
+    let replacements = Replacements { server, change: &change, points };
+    let left = replacements.left().await?;
+    let groups = Box::pin(chained.groups()).await?;
+    let of_groups: BTreeSet<usize> = groups.iter().flat_map(BackupGroup::volumes).collect();
+    let volumes = only(look_at_all(server, points).await?, Some(&of_groups));
+    refuse_used(&volumes)?;
+    let is_decided = !left.decided.is_empty();
+    if !is_decided {
+        Box::pin(refuse_second(&chained, &volumes)).await?;
+    }
+    confirm(arguments, &volumes, console)?;
+    let done = match is_decided {
+        true => replacements.take_places(&left.decided, &volumes, console).await,
+        false => {
+            replacements.give_up(&left.undecided).await;
+            Box::pin(stand_in(&chained, (&replacements, &groups), &volumes)).await
+        }
+    };
+    let rows = noted(&chained, &arguments.set, done).await?;
+    let rows = rows.into_iter().filter(|row| row.made.is_some()).collect();
+    tell(arguments, (base, &groups), rows, console)?;
+    console.finish(ExitStatus::Pass)
+}
+
+/// Makes the empty databases on clones, which take the places.
+async fn stand_in(
+    chained: &ChainedLogs<'_>,
+    (replacements, groups): (&Replacements<'_>, &[BackupGroup]),
+    volumes: &[RestoredVolume],
+) -> Result<Vec<RestoredRow>, EarlyEnd> {
+    let ChainedLogs { world, server, place, console, known, base, .. } = *chained;
+    let source = |index: usize| (index, CloneSource::of_point(&volumes[index].point));
+    let wanted = (0..volumes.len()).filter(|&index| !volumes[index].is_done).map(source).collect();
+    let name = |point: &BackupPointRow| temporary_clone_name(world, base, point);
+    let mut made = replacements.clone(&wanted, name).await?;
+    let path = |clone: &Replacement| (clone.point, format!("{}/{}", clone.pool, clone.name));
+    let paths: BTreeMap<usize, String> = made.iter().map(path).collect();
+    let of = ((server, place), (known, base), ("dialtone", console));
+    let emptied = MailDatabases::with(world, of.0, of.1, of.2, async |lost: &MailDatabases| {
+        chained.make_empty((groups, lost), &paths).await
+    });
+    let decided = match Box::pin(emptied).await {
+        Ok(()) => replacements.decide(&mut made).await,
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(refusal) = decided {
+        replacements.give_up(&made).await;
+        let problem = format!("{}; nothing was changed", refusal.problem());
+        return Err(Refusal::new(problem, refusal.remedy()).into());
+    }
+    console.say_progress("empty databases are on clones, which change places with the volumes now");
+    replacements.take_places(&made, volumes, console).await
+}
+
+fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
+    match volumes.iter().find(|volume| !volume.is_done && !volume.users.is_empty()) {
+        None => Ok(()),
+        Some(used) => Err(Refusal::new(
+            format!("{} is used by {}: nothing was changed", used.path(), used.users.join(", ")),
+            "end the mail server, unmount and log out",
+        )),
+    }
+}
+
+/// Refuses a dial tone while one is in place. Databases that cannot be read are none.
+async fn refuse_second(chained: &ChainedLogs<'_>, volumes: &[RestoredVolume]) -> Result<(), Refusal> {
+    let ChainedLogs { world, server, place, console, base, .. } = *chained;
+    // Clones, since a volume that was exported counts as used for a while.
+    let name = |index: usize| temporary_clone_name(world, base, &volumes[index].point);
+    let names: BTreeMap<usize, String> = (0..volumes.len())
+        .filter(|&index| !volumes[index].is_done)
+        .map(|index| (index, name(index)))
+        .collect();
+    let looking = async {
+        let mut named = Vec::new();
+        for (&index, clone) in &names {
+            let volume = &volumes[index].volume;
+            make_clone(server, &volume.id, (None, clone)).await?;
+            let exported = (&**clone, format!("{}/{clone}", volume.pool), true);
+            let uri = begin_export_of(world, server, exported, place).await?;
+            named.push((uri, volumes[index].path()));
+        }
+        let Ok(live) = MailDatabases::bring_up(world, named, console).await else { return Ok(None) };
+        let mut marked = None;
+        for database in &live.databases {
+            if let Ok(Some(_)) = read_dial_tone(database.reader.database()).await {
+                marked = Some(format!("{} on {}", database.name, database.point));
+            }
+        }
+        live.close().await;
+        Ok(marked)
+    };
+    let looked: Result<Option<String>, Refusal> = Box::pin(looking).await;
+    for (&index, clone) in &names {
+        delete_export(server, clone).await?;
+        delete_clone(server, &volumes[index].volume.pool, clone).await?;
+    }
+    match looked? {
+        None => Ok(()),
+        Some(marked) => Err(Refusal::new(
+            format!("a dial tone is in place: {marked} stands in for a lost database; nothing was changed"),
+            "let the mail server use it; 'spindle protect restore SET BACKUP --as NAME' brings the lost ones back beside it",
+        )),
+    }
+}
+
+fn confirm(
+    arguments: &DialToneArguments,
+    volumes: &[RestoredVolume],
+    console: &Console,
+) -> Result<(), Refusal> {
+    let names: Vec<String> =
+        volumes.iter().filter(|volume| !volume.is_done).map(RestoredVolume::path).collect();
+    let names = names.join(", ");
+    let confirmation = NameConfirmation {
+        question: &format!("{names} get empty databases; what each holds now stays as ~1, ~2 …"),
+        name: &arguments.set,
+        meant: "the name of the set: nothing was changed",
+        unnamed: &format!("{names} would get empty databases: nothing was changed"),
+    };
+    confirmation.ask(console, arguments.yes.as_deref())
+}
+
+/// Notes a dial tone, or its early end, in the catalogue of a set that the server keeps.
+async fn noted(
+    chained: &ChainedLogs<'_>,
+    set: &str,
+    done: Result<Vec<RestoredRow>, EarlyEnd>,
+) -> Result<Vec<RestoredRow>, Refusal> {
+    let ChainedLogs { server, console, base, .. } = *chained;
+    let problems = match &done {
+        Ok(_) => Vec::new(),
+        Err(early) if !early.has_changed => return Err(early.refusal.clone()),
+        Err(early) => vec![early.refusal.problem().to_owned()],
+    };
+    let body = RestoreBody {
+        what: "dial tone: empty databases".to_owned(),
+        to: "in place".to_owned(),
+        is_good: problems.is_empty(),
+        problems,
+    };
+    let path = format!("/v1/sets/{}/backups/{}/restores", in_uri(set), base.note.sequence);
+    let noting =
+        async { server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop) };
+    // The dial tone stands all the same.
+    if let Err(refusal) = noting.await {
+        console.warn(&format!("it is not noted: {refusal}"));
+    }
+    done.map_err(|early| early.refusal)
+}
+
+fn tell(
+    arguments: &DialToneArguments,
+    (base, groups): (&PointsOfBackup, &[BackupGroup]),
+    volumes: Vec<RestoredRow>,
+    console: &Console,
+) -> Result<(), Refusal> {
+    let databases: Vec<&str> =
+        groups.iter().flat_map(|group| &group.databases).map(|(_, name)| name.as_str()).collect();
+    console.say(&format!("{}: {} are empty, and can be used", arguments.set, databases.join(" and ")));
+    let left: Vec<&str> = volumes.iter().filter_map(|row| row.made.as_deref()).collect();
+    for row in &volumes {
+        console.say(&format!("  {}; before: {}", row.volume, row.made.as_deref().unwrap_or_default()));
+    }
+    let undo: Vec<String> = left.iter().map(|left| format!("spindle volume rollback {left}")).collect();
+    console.say(&format!("what was comes back, in place of these, with {}", undo.join(" and ")));
+    console.say(&format!(
+        "the lost databases come back beside these with 'spindle protect restore {} {} --as NAME', and ⟨logs⟩ with the volume among {} \
+         that has their log",
+        arguments.set,
+        base.note.sequence,
+        left.join(", ")
+    ));
+    if console.is_for_programs() {
+        let (set, backup) = (arguments.set.as_str(), base.name.as_str());
+        console.json_of(&DialToneAnswer { set, backup, databases, volumes, undo })?;
+    }
+    Ok(())
+}

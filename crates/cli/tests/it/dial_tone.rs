@@ -1,0 +1,74 @@
+//! `protect dial-tone` after the loss of databases: a run of `prove` works on the empty ones, with numbers of messages that the lost
+//! ones do not have, and what was comes back by the command that the answer names.
+
+use crate::{
+    brought_forward::{MailServer, Records, records},
+    one_database::{Loss, lose},
+    pool_drives::done,
+    sites_served::Served,
+};
+use maildb::{ColumnId, Value};
+use std::collections::BTreeSet;
+
+/// Mailbox and number of each message.
+fn keys(records: &Records) -> BTreeSet<(i32, i64)> {
+    let key = |record: &Vec<(ColumnId, Value)>| match record[..] {
+        [(_, Value::I32(mailbox)), (_, Value::I64(message)), ..] => Some((mailbox, message)),
+        _ => None,
+    };
+    records.iter().filter_map(key).collect()
+}
+
+#[test]
+fn mail_goes_on_in_empty_databases_and_what_was_comes_back() {
+    let server = MailServer::begin();
+    server.create_databases();
+    let backup = server.back_up();
+    let MailServer { bench, served } = server;
+    served.end();
+    let lost = records(&bench, ["store", "log"]);
+    lose(&bench, "sg1-db1.edb", Loss::Overwritten);
+    let served = Served::begin(&bench);
+    let server = MailServer { bench, served };
+    let dial_tone = ["protect", "dial-tone", "post", "--yes", "post"];
+    // Killed when it is decided: the same command completes it.
+    let is_early = (0..20).any(|_| {
+        server.kill_at(&dial_tone, "change places");
+        server.volumes().iter().any(|name| name.contains("-dialtone-"))
+    });
+    assert!(is_early, "no kill came before the end");
+    let other = server.refused(&["protect", "restore", "post", &backup, "--yes", "post"]);
+    assert!(other.contains("the dial tone by") && other.contains("has not taken the place"), "{other}");
+    let begun = server.answer(&dial_tone);
+    assert_eq!(begun["databases"][0], "sg1-db1.edb", "{begun}");
+    assert!(!server.volumes().iter().any(|name| name.contains("-dialtone-")), "{begun}");
+    let second = server.refused(&dial_tone);
+    assert!(second.contains("a dial tone is in place") && second.contains("nothing was changed"), "{second}");
+
+    server.readmit();
+    let empty = server.back_up();
+    server.load_and_kill(&empty, 20);
+    // Again: it reads what the first run has left, and fills nothing up.
+    server.readmit();
+    let then = server.commits_behind(&empty);
+    server.load_and_kill(&empty, then + 20);
+    let MailServer { bench, served } = server;
+    served.end();
+    let received = keys(&records(&bench, ["store", "log"]));
+    let lost_keys = keys(&lost);
+    assert!(!received.is_empty() && received.len() < lost_keys.len() / 2, "{} messages", received.len());
+    assert!(received.is_disjoint(&lost_keys), "numbers of their own");
+
+    // What was comes back, and what came in stays.
+    let served = Served::begin(&bench);
+    for volume in ["mail/store", "logs/log"] {
+        let name = volume.rsplit_once('/').unwrap().1;
+        let newest = format!("state/pools/{volume}~1");
+        done(&bench.run(&["volume", "rollback", &newest, "--yes", &format!("{name}~1"), "--force"]));
+    }
+    let server = MailServer { bench, served };
+    server.answer(&["protect", "restore", "post", &backup, "--database", "sg1-db1", "--yes", "post"]);
+    let MailServer { bench, served } = server;
+    served.end();
+    assert!(records(&bench, ["store", "log"]) == lost, "the lost database, from what was");
+}
