@@ -32,9 +32,11 @@ pub(super) async fn prove(
         match proven {
             Ok(joined) => return Ok(joined),
             Err(LogJoinError::Gap { .. }) if later.open_next(world, server, place).await? => {}
-            // The newest one says which line is meant.
-            Err(LogJoinError::OtherLine { folder, .. })
-                if newest.as_ref() != Some(&folder) && folder != base.name =>
+            // The newest one says which line is meant. Backups of a dial tone have a log of their own.
+            Err(LogJoinError::OtherLine { folder, .. } | LogJoinError::OtherLog { folder })
+                if newest.as_ref() != Some(&folder)
+                    && folder != base.name
+                    && later.open().iter().any(|open| open.name == folder) =>
             {
                 other_lines.insert(folder);
             }
@@ -51,8 +53,9 @@ pub(super) fn refusal(group: &BackupGroup, error: &LogJoinError) -> Refusal {
     let remedy = match error {
         LogJoinError::Gap { first, .. } => to_log(*first),
         LogJoinError::BulkLoad { generation } => to_log(*generation),
-        LogJoinError::OtherLine { .. } => {
-            "give ⟨logs⟩ a backup of the same line, or the volume that the restore left (such as log~1), or none".to_owned()
+        LogJoinError::OtherLine { .. } | LogJoinError::OtherLog { .. } => {
+            "give ⟨logs⟩ a backup of the same line, or the volume that the restore or the dial tone left (such as log~1), or \
+             none".to_owned()
         }
         LogJoinError::Joining { .. } => "the same command does it again".to_owned(),
         _ => "⟨logs⟩ none restores the backup alone".to_owned(),
