@@ -1,4 +1,4 @@
-//! Clones that take the places of the volumes of a set: in a restore in place, a dial tone or a merge.
+//! Clones that take the places of the volumes of a set: in a restore in place, or a dial tone.
 //!
 //! Invariants:
 //!
