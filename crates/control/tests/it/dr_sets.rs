@@ -44,7 +44,7 @@ impl DrScene {
         let path = format!("/v1/sets/post/backups{path}");
         let body = body.map(str::to_owned);
         let reply = self.sites[site].ask(&self.world, (method, &path), body, None).await.unwrap();
-        (reply.status.into(), reply.body)
+        (reply.status, reply.body)
     }
 
     async fn until_role(&self, site: usize, wanted: &str) -> Result<SetRow, String> {
