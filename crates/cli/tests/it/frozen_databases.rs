@@ -10,7 +10,6 @@ use std::{
     fs,
     path::Path,
     process::{Child, Stdio},
-    time::Duration,
 };
 
 /// A run that holds a rate until it is killed, and can be frozen; its messages go to `log`.

@@ -11,7 +11,7 @@ use super::{
     one_database::only,
     points_to_restore,
     replacements::{CloneSource, Replacement, Replacements},
-    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_in_dr_group},
 };
 use crate::{
     console::Console,
@@ -99,6 +99,9 @@ pub async fn run(
     refuse_used(&volumes)?;
     let is_decided = !left.decided.is_empty();
     if !is_decided {
+        let remedy = "if its databases are good, let the other site take over; or end the group first, which keeps its volumes: \
+                      'spindle dr remove'";
+        refuse_in_dr_group(server, &volumes, remedy).await?;
         Box::pin(refuse_second(&chained, &volumes)).await?;
     }
     confirm(arguments, &volumes, console)?;

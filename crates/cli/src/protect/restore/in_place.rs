@@ -5,10 +5,12 @@ use super::{
     hooks::HostHooks,
     one_database::only,
     replacements::{CloneSource, LeftReplacements, Replacement, Replacements},
-    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_users, roll_back_all},
+    volumes::{
+        EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_in_dr_group, refuse_users, roll_back_all,
+    },
 };
 use crate::protect::log_chain::{LogPlan, LogSource, LogWish, temporary_clone_name};
-use control::web::client::{BackupPointRow, DrGroupList};
+use control::web::client::BackupPointRow;
 use report::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,24 +43,8 @@ impl SetRestore<'_> {
                 "end the mail server, unmount and log out; or say ⟨logs⟩ none, or the number of a backup",
             ));
         }
-        let list: DrGroupList = self.server.get("/v1/dr/groups").await?;
-        for volume in volumes {
-            let (pool, name) = (&volume.volume.pool, &volume.volume.name);
-            if let Some(group) =
-                list.groups.iter().find(|group| group.pool == *pool && group.volumes.contains(name))
-            {
-                return Err(Refusal::new(
-                    format!(
-                        "{} is in DR group {}, whose other site has no clone that takes its place: databases are not brought \
-                         forward there",
-                        volume.path(),
-                        group.name
-                    ),
-                    "say ⟨as⟩ NAME to restore beside it, or ⟨logs⟩ none to go back to the backup alone",
-                ));
-            }
-        }
-        Ok(())
+        let remedy = "say ⟨as⟩ NAME to restore beside it, or ⟨logs⟩ none to go back to the backup alone";
+        refuse_in_dr_group(self.server, volumes, remedy).await
     }
 
     /// Takes all volumes back, within the hooks if there are any.

@@ -4,7 +4,7 @@
 
 use crate::{console::Console, protect::temporary_clones::make_clone, server::connection::ServerConnection};
 use control::web::{
-    client::{BackupPointRow, Method, RollbackBody, VolumeUses, in_uri},
+    client::{BackupPointRow, DrGroupList, DrGroupRow, Method, RollbackBody, VolumeUses, in_uri},
     differences::DifferenceEnd,
     rows::{RollbackRow, VolumeEntry, VolumePage},
 };
@@ -164,6 +164,28 @@ pub(super) async fn clone_all(
         rows.push(RestoredRow { made: Some(made), ..volume.row() });
     }
     Ok(rows)
+}
+
+/// Refuses to let clones take the places of volumes that lie in a DR group.
+pub(super) async fn refuse_in_dr_group(
+    server: &ServerConnection,
+    volumes: &[RestoredVolume],
+    remedy: &str,
+) -> Result<(), Refusal> {
+    let list: DrGroupList = server.get("/v1/dr/groups").await?;
+    for volume in volumes {
+        let (pool, name) = (&volume.volume.pool, &volume.volume.name);
+        let is_of = |group: &&DrGroupRow| group.pool == *pool && group.volumes.contains(name);
+        if let Some(group) = list.groups.iter().find(is_of) {
+            let problem = format!(
+                "{} is in DR group {}, whose other site has no clone that takes its place: nothing was changed",
+                volume.path(),
+                group.name
+            );
+            return Err(Refusal::new(problem, remedy));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to clone volumes beside if there is a volume of such a name.
