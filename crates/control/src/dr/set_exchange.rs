@@ -17,7 +17,7 @@ pub(super) struct SetExchange {
     /// As the other site has them from this session.
     sent: RefCell<BTreeMap<String, Arc<CatalogueExtract>>>,
     arriving: PartInbox,
-    /// Whole, until they are kept.
+    /// Complete ones, until they are kept.
     arrived: RefCell<BTreeMap<String, CatalogueExtract>>,
 }
 

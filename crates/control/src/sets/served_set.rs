@@ -67,9 +67,9 @@ pub struct SetReplication {
     pub sites: String,
     /// The reason for its role, or what is wrong with it; may be empty.
     pub text: String,
-    /// What this site tells the others.
+    /// The extract of this site's catalogue, for the others.
     pub extract: Option<Arc<CatalogueExtract>>,
-    /// What the other site told last.
+    /// The last one that came from the other site.
     pub told: Option<Arc<CatalogueExtract>>,
 }
 
