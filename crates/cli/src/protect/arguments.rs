@@ -6,7 +6,7 @@ use super::{
     rebuild_set::RebuildArguments,
     recovery::arguments::{ClosingArguments, FindingArguments, ImageMountArguments, OpeningArguments},
     report_set::SetReportArguments,
-    restore::{DialToneArguments, RestoreArguments},
+    restore::{DialToneArguments, MergeArguments, RestoreArguments},
     set_arguments::SetVerb,
     vault::arguments::VaultVerb,
     verify_set::SetVerificationArguments,
@@ -45,6 +45,8 @@ pub enum ProtectVerb {
     Restore(RestoreArguments),
     /// Put empty databases into the places of a set's lost ones: mail is sent and received at once
     DialTone(DialToneArguments),
+    /// Join a dial tone with the lost databases that were restored beside it: nothing of either is lost
+    Merge(MergeArguments),
     /// Prove a backup: export its snapshots, and check the databases and logs in them
     Verify(SetVerificationArguments),
     /// Hold a drill: clone a backup beside the live volumes, prove it, drop the clones, and say how long it took

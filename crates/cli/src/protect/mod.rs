@@ -50,6 +50,7 @@ pub fn protect(arguments: &ProtectArguments) -> Result<ExitStatus, Refusal> {
         ProtectVerb::DialTone(one) => {
             Box::pin(restore::dial_tone(&world, one, &arguments.place, &console)).await
         }
+        ProtectVerb::Merge(one) => Box::pin(restore::merge(&world, one, &arguments.place, &console)).await,
         ProtectVerb::Verify(verify) => verify_set::run(&world, verify, &arguments.place, &console).await,
         ProtectVerb::Drill(drill) => drill_set::run(&world, drill, &arguments.place, &console).await,
         ProtectVerb::Report(report) => report_set::run(&world, report, &arguments.place, &console).await,

@@ -157,6 +157,19 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ),
     (
         "protect",
+        "merge",
+        By(&[
+            "GET /points",
+            "GET /volumes",
+            "GET /volumes/{volume}/uses",
+            "POST /volumes/{volume}/clones",
+            "POST /volumes/{volume}/rollback",
+            "POST /exports",
+            "POST /sets/{set}/backups/{number}/restores",
+        ]),
+    ),
+    (
+        "protect",
         "drill",
         By(&[
             "GET /points",

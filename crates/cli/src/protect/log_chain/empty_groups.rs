@@ -58,26 +58,40 @@ impl ChainedLogs<'_> {
         (groups, lost): (&[BackupGroup], &MailDatabases),
         volumes: &BTreeMap<usize, String>,
     ) -> Result<(), Refusal> {
+        self.on_clones(groups, volumes, async |folders| {
+            for group in groups {
+                Box::pin(self.empty_group(group, folders, lost)).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Opens the folders of groups on clones, which have these paths by their points, and lets `work` write them.
+    pub(super) async fn on_clones<T>(
+        &self,
+        groups: &[BackupGroup],
+        volumes: &BTreeMap<usize, String>,
+        work: impl AsyncFnOnce(&BTreeMap<usize, Rc<dyn Directory>>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         let end = end_of_names(self.world, self.base);
         let name = |point: usize| temporary_name(&self.points[point].volume, &format!("-w{point}"), &end);
-        let making = async {
+        let working = async {
             let mut folders = BTreeMap::new();
             for index in groups.iter().flat_map(BackupGroup::volumes) {
                 if let Entry::Vacant(free) = folders.entry(index) {
                     free.insert(self.writable((&name(index), &volumes[&index])).await?);
                 }
             }
-            for group in groups {
-                Box::pin(self.empty_group(group, &folders, lost)).await?;
-            }
-            Ok(())
+            Box::pin(work(&folders)).await
         };
-        let made = Box::pin(making).await;
+        let done = Box::pin(working).await;
         let mut deleted = Ok(());
         for &point in volumes.keys() {
             deleted = deleted.and(delete_export(self.server, &name(point)).await);
         }
-        made.and(deleted)
+        let done = done?;
+        deleted.map(|()| done)
     }
 
     async fn empty_group(

@@ -178,6 +178,11 @@ pub fn temporary_clone_name(world: &World, base: &PointsOfBackup, point: &Backup
     temporary_name(&point.volume, "-place", &end_of_names(world, base))
 }
 
+/// The name of a clone of a live volume, for reading.
+pub fn live_clone_name(world: &World, base: &PointsOfBackup, point: &BackupPointRow) -> String {
+    temporary_name(&point.volume, "-live", &end_of_names(world, base))
+}
+
 /// The name of a clone or an export of a volume.
 pub(super) fn temporary_name(volume: &str, kind: &str, end: &str) -> String {
     format!("{}{kind}{end}", first_bytes(volume, VOLUME_BYTES_MAX))

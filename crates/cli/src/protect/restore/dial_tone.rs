@@ -8,6 +8,7 @@
 use super::{
     super::log_chain::{BackupGroup, ChainedLogs, temporary_clone_name},
     lasting_name::PlaceChange,
+    live_databases::with_live,
     one_database::only,
     points_to_restore,
     replacements::{CloneSource, Replacement, Replacements},
@@ -18,10 +19,8 @@ use crate::{
     exit_status::ExitStatus,
     pool::confirmation::NameConfirmation,
     protect::{
-        backup_exports::{begin_export_of, delete_export},
         backup_points::{PointsOfBackup, SetPoints},
         mailboxes::MailDatabases,
-        temporary_clones::{delete_clone, make_clone},
     },
     server::place::ServerPlace,
 };
@@ -112,7 +111,7 @@ pub async fn run(
             Box::pin(stand_in(&chained, (&replacements, &groups), &volumes)).await
         }
     };
-    let rows = noted(&chained, &arguments.set, done).await?;
+    let rows = noted(&chained, (&arguments.set, "dial tone: empty databases"), done).await?;
     let rows = rows.into_iter().filter(|row| row.made.is_some()).collect();
     tell(arguments, (base, &groups), rows, console)?;
     console.finish(ExitStatus::Pass)
@@ -148,7 +147,7 @@ async fn stand_in(
     replacements.take_places(&made, volumes, console).await
 }
 
-fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
+pub(super) fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
     match volumes.iter().find(|volume| !volume.is_done && !volume.users.is_empty()) {
         None => Ok(()),
         Some(used) => Err(Refusal::new(
@@ -160,42 +159,21 @@ fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
 
 /// Refuses a dial tone while one is in place. Databases that cannot be read are none.
 async fn refuse_second(chained: &ChainedLogs<'_>, volumes: &[RestoredVolume]) -> Result<(), Refusal> {
-    let ChainedLogs { world, server, place, console, base, .. } = *chained;
-    // Clones, since a volume that was exported counts as used for a while.
-    let name = |index: usize| temporary_clone_name(world, base, &volumes[index].point);
-    let names: BTreeMap<usize, String> = (0..volumes.len())
-        .filter(|&index| !volumes[index].is_done)
-        .map(|index| (index, name(index)))
-        .collect();
-    let looking = async {
-        let mut named = Vec::new();
-        for (&index, clone) in &names {
-            let volume = &volumes[index].volume;
-            make_clone(server, &volume.id, (None, clone)).await?;
-            let exported = (&**clone, format!("{}/{clone}", volume.pool), true);
-            let uri = begin_export_of(world, server, exported, place).await?;
-            named.push((uri, volumes[index].path()));
-        }
-        let Ok(live) = MailDatabases::bring_up(world, named, console).await else { return Ok(None) };
+    let looked = with_live(chained, volumes, async |live| {
         let mut marked = None;
-        for database in &live.databases {
+        for database in live.iter().flat_map(|live| &live.databases) {
             if let Ok(Some(_)) = read_dial_tone(database.reader.database()).await {
                 marked = Some(format!("{} on {}", database.name, database.point));
             }
         }
-        live.close().await;
         Ok(marked)
-    };
-    let looked: Result<Option<String>, Refusal> = Box::pin(looking).await;
-    for (&index, clone) in &names {
-        delete_export(server, clone).await?;
-        delete_clone(server, &volumes[index].volume.pool, clone).await?;
-    }
-    match looked? {
+    });
+    match Box::pin(looked).await? {
         None => Ok(()),
         Some(marked) => Err(Refusal::new(
             format!("a dial tone is in place: {marked} stands in for a lost database; nothing was changed"),
-            "let the mail server use it; 'spindle protect restore SET BACKUP --as NAME' brings the lost ones back beside it",
+            "let the mail server use it; 'spindle protect restore SET BACKUP --as NAME' brings the lost ones back beside it, and \
+             'protect merge' joins the two",
         )),
     }
 }
@@ -217,10 +195,10 @@ fn confirm(
     confirmation.ask(console, arguments.yes.as_deref())
 }
 
-/// Notes a dial tone, or its early end, in the catalogue of a set that the server keeps.
-async fn noted(
+/// Notes what was put into the places, or its early end, in the catalogue of a set that the server keeps.
+pub(super) async fn noted(
     chained: &ChainedLogs<'_>,
-    set: &str,
+    (set, what): (&str, &str),
     done: Result<Vec<RestoredRow>, EarlyEnd>,
 ) -> Result<Vec<RestoredRow>, Refusal> {
     let ChainedLogs { server, console, base, .. } = *chained;
@@ -230,7 +208,7 @@ async fn noted(
         Err(early) => vec![early.refusal.problem().to_owned()],
     };
     let body = RestoreBody {
-        what: "dial tone: empty databases".to_owned(),
+        what: what.to_owned(),
         to: "in place".to_owned(),
         is_good: problems.is_empty(),
         problems,
@@ -238,7 +216,7 @@ async fn noted(
     let path = format!("/v1/sets/{}/backups/{}/restores", in_uri(set), base.note.sequence);
     let noting =
         async { server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop) };
-    // The dial tone stands all the same.
+    // It stands all the same.
     if let Err(refusal) = noting.await {
         console.warn(&format!("it is not noted: {refusal}"));
     }
@@ -262,10 +240,11 @@ fn tell(
     console.say(&format!("what was comes back, in place of these, with {}", undo.join(" and ")));
     console.say(&format!(
         "the lost databases come back beside these with 'spindle protect restore {} {} --as NAME', and ⟨logs⟩ with the volume among {} \
-         that has their log",
+         that has their log; then 'spindle protect merge {} --from NAME' joins both",
         arguments.set,
         base.note.sequence,
-        left.join(", ")
+        left.join(", "),
+        arguments.set
     ));
     if console.is_for_programs() {
         let (set, backup) = (arguments.set.as_str(), base.name.as_str());

@@ -18,10 +18,12 @@ enum ChangeKind {
     Database,
     /// Empty databases stand in.
     DialTone,
+    /// They are joined with those that came back.
+    Merge,
 }
 
 impl ChangeKind {
-    const ALL: [Self; 3] = [Self::Restore, Self::Database, Self::DialTone];
+    const ALL: [Self; 4] = [Self::Restore, Self::Database, Self::DialTone, Self::Merge];
 
     /// Between the name of the volume and the label.
     fn mark(self) -> &'static str {
@@ -29,6 +31,7 @@ impl ChangeKind {
             Self::Restore => "-restored-",
             Self::Database => "-database-",
             Self::DialTone => "-dialtone-",
+            Self::Merge => "-merged-",
         }
     }
 }
@@ -59,11 +62,17 @@ impl PlaceChange {
         Self { kind: ChangeKind::DialTone, label: first_bytes(backup, LABEL_BYTES_MAX).to_owned() }
     }
 
+    /// A dial tone is joined with databases that were restored beside it by this name.
+    pub fn merge(from: &str) -> Self {
+        Self { kind: ChangeKind::Merge, label: first_bytes(from, LABEL_BYTES_MAX).to_owned() }
+    }
+
     /// For a person.
     pub fn text(&self) -> String {
         match self.kind {
             ChangeKind::Restore | ChangeKind::Database => format!("the restore of {}", self.label),
             ChangeKind::DialTone => format!("the dial tone by {}", self.label),
+            ChangeKind::Merge => format!("the merge from {}", self.label),
         }
     }
 }
@@ -127,6 +136,7 @@ mod tests {
         let changes = [
             PlaceChange::restore(backup),
             PlaceChange::dial_tone(backup),
+            PlaceChange::merge(backup),
             PlaceChange::database("sg1-db1.edb", backup),
             PlaceChange::database("sg1-db2.edb", backup),
             PlaceChange::database("sg1-db1.edb", "mail-2026-11-28-1830-18"),

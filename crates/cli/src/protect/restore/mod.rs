@@ -12,11 +12,14 @@ mod dial_tone;
 mod hooks;
 mod in_place;
 mod lasting_name;
+mod live_databases;
+mod merge;
 mod one_database;
 mod replacements;
 mod volumes;
 
 pub use dial_tone::{DialToneArguments, run as dial_tone};
+pub use merge::{MergeArguments, run as merge};
 
 use super::{
     backup_points::{PointsOfBackup, SetPoints},

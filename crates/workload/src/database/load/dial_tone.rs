@@ -20,7 +20,7 @@ const MARK: &str = "spindle-dial-tone-1";
 /// 2026-01-01 in seconds since 1970: messages of `prove` arrive one a second from then on.
 const FIRST_ARRIVAL_S: i64 = 1_767_225_600;
 
-/// What a dial-tone database begins with.
+/// The beginning of a dial-tone database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialTone {
     pub mailboxes: u32,

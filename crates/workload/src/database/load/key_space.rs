@@ -12,7 +12,8 @@
 //! as many deleted: Jetstress appended, too.) Only a database that has reached its planned maximum is filled
 //! from its holes.
 //!
-//! In a dial-tone database numbers begin higher, so that they are none of the databases whose place it has.
+//! In a dial-tone database numbers begin higher, so that they are none of the databases whose place it has. Once both are
+//! joined, a mailbox has two runs of numbers, with a gap between them in which no message ever was.
 //!
 //! Mailboxes may be hot and cold: then a share of them, the first ones, gets most of the picks and of the new
 //! messages. These have the lowest keys, so hot data is contiguous on disk, as a tiering array prefers.
@@ -49,14 +50,25 @@ impl Skew {
     }
 }
 
+/// Numbers without a message that a run takes in; after more, another run begins.
+const GAP_MAX: i64 = 1 << 16;
+
+/// Messages of one mailbox whose numbers follow each other.
+#[derive(Clone, Debug)]
+struct MessageRun {
+    first: i64,
+    /// Version of each; 0 if it does not exist.
+    versions: Vec<u8>,
+}
+
 /// The existing records of one database.
 #[derive(Debug, Default)]
 pub struct KeySpace {
     skew: Skew,
-    /// Number of the first message of each mailbox.
+    /// Number of the first message of a mailbox.
     first_message: i64,
-    /// Version of each message of each mailbox. Mailboxes count from 0, messages from the first, without gaps.
-    mailboxes: Vec<Vec<u8>>,
+    /// The runs of each mailbox, which counts from 0, in their order. Most have one.
+    mailboxes: Vec<Vec<MessageRun>>,
     claimed: BTreeSet<MailKey>,
     existing: u64,
 }
@@ -105,7 +117,8 @@ impl KeySpace {
 
     /// Memory of the key space.
     pub fn memory_bytes(&self) -> u64 {
-        self.mailboxes.iter().map(|slots| slots.capacity() as u64 + 24).sum()
+        let of_run = |run: &MessageRun| run.versions.capacity() as u64 + 32;
+        self.mailboxes.iter().map(|runs| runs.iter().map(of_run).sum::<u64>() + 24).sum()
     }
 
     /// Claims a random existing record. Within the hot and the cold mailboxes all records are equally likely
@@ -122,13 +135,14 @@ impl KeySpace {
         }
         for _ in 0..PICKS_MAX {
             let mailbox = self.skew.mailbox(self.mailboxes.len(), random);
-            let slots = &self.mailboxes[mailbox];
-            if slots.is_empty() {
+            let runs = &self.mailboxes[mailbox];
+            let slots: usize = runs.iter().map(|run| run.versions.len()).sum();
+            if slots == 0 {
                 continue;
             }
-            let message = random.below(slots.len() as u64) as usize;
-            let key = MailKey { mailbox: mailbox as i32, message: self.first_message + message as i64 };
-            if wanted(slots[message]) && self.claimed.insert(key) {
+            let (message, version) = drawn(runs, random.below(slots as u64) as usize);
+            let key = MailKey { mailbox: mailbox as i32, message };
+            if wanted(version) && self.claimed.insert(key) {
                 return Some(key);
             }
         }
@@ -141,9 +155,13 @@ impl KeySpace {
             self.mailboxes.push(Vec::new());
         }
         let mailbox = self.skew.mailbox(self.mailboxes.len(), random);
-        let slots = &mut self.mailboxes[mailbox];
-        let key = MailKey { mailbox: mailbox as i32, message: self.first_message + slots.len() as i64 };
-        slots.push(0);
+        let runs = &mut self.mailboxes[mailbox];
+        if runs.is_empty() {
+            runs.push(MessageRun { first: self.first_message, versions: Vec::new() });
+        }
+        let last = runs.last_mut().expect("one at least");
+        let key = MailKey { mailbox: mailbox as i32, message: last.first + last.versions.len() as i64 };
+        last.versions.push(0);
         let fresh = self.claimed.insert(key);
         assert!(fresh, "a new message number is unclaimed");
         RecordClaim { key, version: None }
@@ -165,17 +183,41 @@ impl KeySpace {
 
     fn slot(&mut self, key: MailKey) -> &mut u8 {
         let mailbox = usize::try_from(key.mailbox).expect("mailboxes count from 0");
-        let message =
-            usize::try_from(key.message - self.first_message).expect("messages count from the first");
+        assert!(key.message >= self.first_message, "messages count from the first");
         if self.mailboxes.len() <= mailbox {
             self.mailboxes.resize_with(mailbox + 1, Vec::new);
         }
-        let slots = &mut self.mailboxes[mailbox];
-        if slots.len() <= message {
-            slots.resize(message + 1, 0);
+        let runs = &mut self.mailboxes[mailbox];
+        // Records are noted in the order of their numbers: what has no place is behind all runs.
+        let at = match runs.iter().rposition(|run| run.first <= key.message) {
+            Some(at) if key.message < runs[at].first + runs[at].versions.len() as i64 + GAP_MAX => at,
+            _ => {
+                let is_behind = runs.last().is_none_or(|last| last.first < key.message);
+                assert!(is_behind, "messages are noted in order");
+                let is_near = runs.is_empty() && key.message - self.first_message < GAP_MAX;
+                let first = if is_near { self.first_message } else { key.message };
+                runs.push(MessageRun { first, versions: Vec::new() });
+                runs.len() - 1
+            }
+        };
+        let run = &mut runs[at];
+        let slot = usize::try_from(key.message - run.first).expect("it is in this run");
+        if run.versions.len() <= slot {
+            run.versions.resize(slot + 1, 0);
         }
-        &mut slots[message]
+        &mut run.versions[slot]
     }
+}
+
+/// Number and version of the message at this place among all of a mailbox.
+fn drawn(runs: &[MessageRun], mut place: usize) -> (i64, u8) {
+    for run in runs {
+        match run.versions.get(place) {
+            Some(version) => return (run.first + place as i64, *version),
+            None => place -= run.versions.len(),
+        }
+    }
+    unreachable!("a place is drawn among those that there are")
 }
 
 #[cfg(test)]
@@ -286,6 +328,32 @@ mod tests {
         assert!((28_000_000..28_000_050).contains(&claim.key.message), "{:?}", claim.key);
         space.settle(claim, None);
         assert_eq!((space.existing(), space.may_hold(key(0, 27_999_999))), (49, false));
+    }
+
+    #[test]
+    fn two_runs_of_a_mailbox_take_the_room_of_their_messages_alone() {
+        let mut space = KeySpace::default();
+        for message in [0, 1, 2, 28_000_000, 28_000_001] {
+            space.note(key(1, message), RecordVersion::FIRST);
+        }
+        assert!(space.memory_bytes() < 1_000, "{} bytes", space.memory_bytes());
+        let mut random = Random::new(1, "test");
+        let mut hits: BTreeMap<MailKey, u32> = BTreeMap::new();
+        for _ in 0..5_000 {
+            let claim = space.claim_existing(&mut random).unwrap();
+            *hits.entry(claim.key).or_default() += 1;
+            let version = claim.version;
+            space.settle(claim, version);
+        }
+        assert_eq!(hits.len(), 5);
+        assert!(hits.values().all(|count| (800..1_200).contains(count)), "{hits:?}");
+        // Mailbox 0 was skipped, and has none: new mail goes to the end of either.
+        for _ in 0..20 {
+            let claim = space.claim_new(&mut random);
+            assert!(claim.key.message >= 28_000_002 || claim.key.mailbox == 0, "{:?}", claim.key);
+            space.settle(claim, Some(RecordVersion::FIRST));
+        }
+        assert_eq!(space.existing(), 25);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod mail_message;
 pub mod mail_record;
 pub mod mail_table;
 pub mod mailbox;
+pub mod merge;
 pub mod operation;
 pub mod scan;
 pub mod session;
