@@ -111,7 +111,8 @@ impl MailServer {
         let run = ["--mailboxes", "60", "--iops", "1", "--duration", "10m"];
         let words = self.prove(&[&run[..], options].concat());
         let mut command = self.bench.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        let log = fs::File::create(self.bench.path("load.log")).unwrap();
+        command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
     }
 
     /// A load that is killed once the logs go more than so many transactions further than a backup.

@@ -43,7 +43,7 @@ fn join(bench: Bench, (lost, received): (&Records, &Records)) -> Bench {
     let server = MailServer { bench, served };
     server.readmit();
     let nothing = server.refused(&["protect", "merge", "post", "--from", "nothing", "--yes", "post"]);
-    assert!(nothing.contains("there is no volume mail/store-nothing"), "{nothing}");
+    assert!(nothing.contains("-nothing: nothing was changed"), "{nothing}");
     let merge = ["protect", "merge", "post", "--from", "old", "--yes", "post"];
     if is_killed_between(&server, &merge, "-merged-") {
         server.answer(&merge);

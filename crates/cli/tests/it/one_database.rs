@@ -11,7 +11,7 @@ use array::{
     pool::{OpenSetting, open},
     volume::VolumeDevice,
 };
-use std::{rc::Rc, sync::Arc};
+use std::{fs, rc::Rc, sync::Arc};
 use world::{
     Buffer, ByteOffset, Directory, ExtentDirectory, Stability,
     real::{self, RealOptions},
@@ -124,7 +124,11 @@ fn a_lost_database_comes_back_up_to_the_minute_beside_others_that_stay_as_they_a
     // Nobody writes while the live volumes are cloned one after the other.
     let second = server.back_up();
     let mut load = server.begin_load_with(&TWO);
-    until("the mail server works", || server.commits_behind(&second) > 0);
+    until("the mail server works", || {
+        let said = || fs::read_to_string(server.bench.path("load.log")).unwrap();
+        assert!(load.try_wait().unwrap().is_none(), "the load has ended: {}", said());
+        server.commits_behind(&second) > 0
+    });
     let dry_run = ["protect", "restore", "post", &second, "--database", "sg1-db1", "--dry-run"];
     let looked_at = server.answer(&dry_run);
     assert!(

@@ -160,7 +160,6 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
         "merge",
         By(&[
             "GET /points",
-            "GET /volumes",
             "GET /volumes/{volume}/uses",
             "POST /volumes/{volume}/clones",
             "POST /volumes/{volume}/rollback",
