@@ -118,6 +118,18 @@ impl SetPoints {
         }
     }
 
+    /// The backup itself if it has all volumes, else the full one that its logs bring forward.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::base_of`].
+    pub fn full_of<'k>(&'k self, backup: &'k PointsOfBackup) -> Result<&'k PointsOfBackup, Refusal> {
+        match backup.note.kind {
+            BackupKind::InterimLogs => self.base_of(backup),
+            BackupKind::Full | BackupKind::InterimCrash => Ok(backup),
+        }
+    }
+
     /// `; pool east does not answer (it is closed)`, or nothing.
     pub fn silent_text(&self) -> String {
         self.silent.iter().map(|(pool, why)| format!("; pool {pool} does not answer ({why})")).collect()

@@ -222,7 +222,7 @@ async fn say_of_agent(
 /// `full, crash, unproven; stays: schedule of 1h, held: upgrade`.
 fn backup_text(row: &SetBackupRow, is_kept: bool) -> String {
     let stays = match &row.stays[..] {
-        // Whether it stays is up to the site that keeps the set.
+        // The site that keeps the set decides whether it stays.
         [] if !is_kept => held_text(row),
         [] => "goes after the next backup".to_owned(),
         reasons => format!("stays: {}", reasons.join(", ")),

@@ -110,7 +110,7 @@ fn mail_goes_on_in_empty_databases_and_what_was_comes_back() {
     assert!(!received.is_empty() && received.len() < lost_keys.len() / 2, "{} messages", received.len());
     assert!(received.is_disjoint(&lost_keys), "numbers of their own");
 
-    // What was comes back, and what came in stays.
+    // The lost databases come back in place, and the dial tone stays beside.
     let received = records(&bench, ["store", "log"]);
     let bench = join(bench, (&lost, &received));
     let served = Served::begin(&bench);

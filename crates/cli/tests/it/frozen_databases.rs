@@ -89,7 +89,7 @@ fn logs_that_are_kept_go_once_a_backup_is_proven_and_older_backups_reach_the_pre
     let socket = folder.path().join("mail.sock");
     let freeze = format!("freeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
     let server = MailServer::begin_with(&freeze);
-    // What creates databases without it leaves no log of them, either.
+    // A creation without it would leave no log, either.
     let words = server.prove(&["--duration", "1s", "--control", socket.to_str().unwrap(), "--keep-logs"]);
     answered(&server.bench.run(&words.iter().map(String::as_str).collect::<Vec<_>>()));
     let said = || fs::read_to_string(server.bench.path("prove.log")).unwrap();

@@ -50,7 +50,7 @@ mod shared_extract {
 }
 
 impl SetRecord {
-    /// The other site's catalogue, if nothing comes to it after what was told: that site kept the set after this one.
+    /// The other site's catalogue, if nothing comes to it after this extract: that site kept the set after this one.
     pub fn told_at_rest(&self) -> Option<&Arc<CatalogueExtract>> {
         self.told.as_ref().filter(|told| told.is_at_rest && told.turn > self.own_turn)
     }

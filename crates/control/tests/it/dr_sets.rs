@@ -152,7 +152,7 @@ async fn planned(scene: Rc<DrScene>) -> Life {
 async fn unplanned(scene: Rc<DrScene>) -> Life {
     followed(&scene).await?;
     check_alike(&scene, 0).await?;
-    // What Boston notes now never arrives before it is lost.
+    // Boston is lost before this arrives.
     scene.cut();
     let held = *numbers(&scene.set(0).await).first().unwrap();
     let done = scene.order(0, (Method::PUT, &format!("/{held}/holds/audit")), None).await;

@@ -27,7 +27,7 @@ pub const NUMBERS_GAP: u64 = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub struct PredecessorSite<'p> {
     pub name: &'p str,
-    /// Its catalogue, as it was told last.
+    /// The last extract of its catalogue that came.
     pub told: Option<&'p CatalogueExtract>,
     /// Nothing came to that catalogue since.
     pub is_final: bool,

@@ -7,12 +7,12 @@
 
 use super::{
     super::log_chain::{BackupGroup, ChainedLogs, temporary_clone_name},
+    group_places::GroupPlaces,
     lasting_name::PlaceChange,
     live_databases::with_live,
-    one_database::only,
     points_to_restore,
-    replacements::{CloneSource, Replacement, Replacements},
-    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_in_dr_group},
+    replacements::{CloneSource, Replacements, paths_of},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume, refuse_in_dr_group},
 };
 use crate::{
     console::Console,
@@ -26,10 +26,8 @@ use crate::{
 };
 use clap::Args;
 use control::web::client::{BackupPointRow, Method, RestoreBody, in_uri};
-use protect::backup_schedule::BackupKind;
 use report::Refusal;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 use workload::database::load::dial_tone::read_dial_tone;
 use world::World;
 
@@ -82,20 +80,12 @@ pub async fn run(
 ) -> Result<ExitStatus, Refusal> {
     let server = &place.connection(world)?;
     let known = &SetPoints::ask(server, &arguments.set).await?;
-    let meant = known.meant(arguments.backup.as_deref())?;
-    let base = match meant.note.kind {
-        BackupKind::InterimLogs => known.base_of(meant)?,
-        BackupKind::Full | BackupKind::InterimCrash => meant,
-    };
+    let base = known.full_of(known.meant(arguments.backup.as_deref())?)?;
     let points = &points_to_restore(known, base)?;
     let chained = ChainedLogs { world, server, place, console, known, base, points, database: None };
     let change = PlaceChange::dial_tone(&base.name);
     let replacements = Replacements { server, change: &change, points };
-    let left = replacements.left().await?;
-    let groups = Box::pin(chained.groups()).await?;
-    let of_groups: BTreeSet<usize> = groups.iter().flat_map(BackupGroup::volumes).collect();
-    let volumes = only(look_at_all(server, points).await?, Some(&of_groups));
-    refuse_used(&volumes)?;
+    let GroupPlaces { left, groups, volumes } = GroupPlaces::look(&chained, &replacements).await?;
     let is_decided = !left.decided.is_empty();
     if !is_decided {
         let remedy = "if its databases are good, let the other site take over; or end the group first, which keeps its volumes: \
@@ -128,33 +118,14 @@ async fn stand_in(
     let wanted = (0..volumes.len()).filter(|&index| !volumes[index].is_done).map(source).collect();
     let name = |point: &BackupPointRow| temporary_clone_name(world, base, point);
     let mut made = replacements.clone(&wanted, name).await?;
-    let path = |clone: &Replacement| (clone.point, format!("{}/{}", clone.pool, clone.name));
-    let paths: BTreeMap<usize, String> = made.iter().map(path).collect();
+    let paths = paths_of(&made);
     let of = ((server, place), (known, base), ("dialtone", console));
     let emptied = MailDatabases::with(world, of.0, of.1, of.2, async |lost: &MailDatabases| {
         chained.make_empty((groups, lost), &paths).await
     });
-    let decided = match Box::pin(emptied).await {
-        Ok(()) => replacements.decide(&mut made).await,
-        Err(refusal) => Err(refusal),
-    };
-    if let Err(refusal) = decided {
-        replacements.give_up(&made).await;
-        let problem = format!("{}; nothing was changed", refusal.problem());
-        return Err(Refusal::new(problem, refusal.remedy()).into());
-    }
+    replacements.decide_after(Box::pin(emptied).await, &mut made).await?;
     console.say_progress("empty databases are on clones, which change places with the volumes now");
     replacements.take_places(&made, volumes, console).await
-}
-
-pub(super) fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
-    match volumes.iter().find(|volume| !volume.is_done && !volume.users.is_empty()) {
-        None => Ok(()),
-        Some(used) => Err(Refusal::new(
-            format!("{} is used by {}: nothing was changed", used.path(), used.users.join(", ")),
-            "end the mail server, unmount and log out",
-        )),
-    }
 }
 
 /// Refuses a dial tone while one is in place. Databases that cannot be read are none.

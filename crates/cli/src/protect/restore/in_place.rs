@@ -4,7 +4,7 @@ use super::{
     LogOutcome, SetRestore,
     hooks::HostHooks,
     one_database::only,
-    replacements::{CloneSource, LeftReplacements, Replacement, Replacements},
+    replacements::{CloneSource, LeftReplacements, Replacement, Replacements, paths_of},
     volumes::{
         EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_in_dr_group, refuse_users, roll_back_all,
     },
@@ -135,8 +135,7 @@ impl SetRestore<'_> {
         let name =
             |point: &BackupPointRow| temporary_clone_name(self.chained.world, self.chained.base, point);
         let made = replacements.clone(&wanted, name).await?;
-        let path = |clone: &Replacement| (clone.point, format!("{}/{}", clone.pool, clone.name));
-        let paths = made.iter().map(path).collect();
+        let paths = paths_of(&made);
         let joined = match is_one {
             true => Box::pin(self.chained.put_back(plan, &paths, wish)).await,
             false => Box::pin(self.chained.join(plan, &paths, wish)).await,

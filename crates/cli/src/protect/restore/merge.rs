@@ -8,13 +8,13 @@
 
 use super::{
     super::log_chain::{BackupGroup, ChainedLogs, MergedDatabase, temporary_clone_name},
-    dial_tone::{noted, refuse_used},
+    dial_tone::noted,
+    group_places::GroupPlaces,
     lasting_name::PlaceChange,
     live_databases::with_live,
-    one_database::only,
     points_to_restore,
-    replacements::{CloneSource, Replacement, Replacements},
-    volumes::{EarlyEnd, RestoredRow, RestoredVolume, look_at_all, refuse_in_dr_group},
+    replacements::{CloneSource, Replacements, paths_of},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume, refuse_in_dr_group, users_of},
 };
 use crate::{
     console::Console,
@@ -24,11 +24,10 @@ use crate::{
     server::{connection::ServerConnection, place::ServerPlace},
 };
 use clap::Args;
-use control::web::client::{BackupPointRow, VolumeUses, in_uri};
-use protect::backup_schedule::BackupKind;
+use control::web::client::BackupPointRow;
 use report::Refusal;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use world::World;
 
 #[derive(Clone, Debug, Args)]
@@ -93,20 +92,12 @@ pub async fn run(
 ) -> Result<ExitStatus, Refusal> {
     let server = &place.connection(world)?;
     let known = &SetPoints::ask(server, &arguments.set).await?;
-    let meant = known.meant(arguments.backup.as_deref())?;
-    let base = match meant.note.kind {
-        BackupKind::InterimLogs => known.base_of(meant)?,
-        BackupKind::Full | BackupKind::InterimCrash => meant,
-    };
+    let base = known.full_of(known.meant(arguments.backup.as_deref())?)?;
     let points = &points_to_restore(known, base)?;
     let chained = ChainedLogs { world, server, place, console, known, base, points, database: None };
     let change = PlaceChange::merge(&arguments.from);
     let replacements = Replacements { server, change: &change, points };
-    let left = replacements.left().await?;
-    let groups = Box::pin(chained.groups()).await?;
-    let of_groups: BTreeSet<usize> = groups.iter().flat_map(BackupGroup::volumes).collect();
-    let volumes = only(look_at_all(server, points).await?, Some(&of_groups));
-    refuse_used(&volumes)?;
+    let GroupPlaces { left, groups, volumes } = GroupPlaces::look(&chained, &replacements).await?;
     let is_decided = !left.decided.is_empty();
     if !is_decided {
         let remedy = "end the group first, which keeps its volumes: 'spindle dr remove'";
@@ -138,23 +129,11 @@ async fn join(
     let wanted = restored_beside(server, volumes, from).await?;
     let name = |point: &BackupPointRow| temporary_clone_name(world, base, point);
     let mut made = replacements.clone(&wanted, name).await?;
-    let path = |clone: &Replacement| (clone.point, format!("{}/{}", clone.pool, clone.name));
-    let paths: BTreeMap<usize, String> = made.iter().map(path).collect();
+    let paths = paths_of(&made);
     let names: BTreeMap<usize, String> = volumes.iter().map(RestoredVolume::path).enumerate().collect();
     let joining =
         with_live(chained, volumes, async |live| chained.merge(groups, &paths, (live?, &names)).await);
-    let decided = match Box::pin(joining).await {
-        Ok(merged) => {
-            *databases = merged;
-            replacements.decide(&mut made).await
-        }
-        Err(refusal) => Err(refusal),
-    };
-    if let Err(refusal) = decided {
-        replacements.give_up(&made).await;
-        let problem = format!("{}; nothing was changed", refusal.problem());
-        return Err(Refusal::new(problem, refusal.remedy()).into());
-    }
+    *databases = replacements.decide_after(Box::pin(joining).await, &mut made).await?;
     console.say_progress("the joined databases are on clones, which change places with the volumes now");
     replacements.take_places(&made, volumes, console).await
 }
@@ -175,8 +154,7 @@ async fn restored_beside(
                 format!("restore the lost databases first: 'spindle protect restore SET BACKUP --as {from}'"),
             ));
         };
-        let uses: VolumeUses = server.get(&format!("/v1/volumes/{}/uses", in_uri(&known.id))).await?;
-        if uses.nbd_clients || !uses.initiators.is_empty() {
+        if !users_of(server, &known.id).await?.is_empty() {
             return Err(Refusal::new(
                 format!("{pool}/{name} is used by a host: nothing was changed"),
                 "unmount it and log out",

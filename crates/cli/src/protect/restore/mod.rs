@@ -9,6 +9,7 @@
 //! 4. Each that changed something is noted in the catalogue of a set that the server keeps, also one that ended early.
 
 mod dial_tone;
+mod group_places;
 mod hooks;
 mod in_place;
 mod lasting_name;
@@ -147,10 +148,7 @@ pub async fn run(
     let known = &SetPoints::ask(server, &arguments.set).await?;
     let backup = known.whole(&arguments.backup)?;
     let wish = wish_for(arguments, backup)?;
-    let base = match (&wish, backup.note.kind) {
-        (Some(_), BackupKind::InterimLogs) => known.base_of(backup)?,
-        _ => backup,
-    };
+    let base = if wish.is_some() { known.full_of(backup)? } else { backup };
     let points = &points_to_restore(known, base)?;
     let database = arguments.database.as_deref();
     let change = match database {

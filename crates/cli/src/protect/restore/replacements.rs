@@ -48,6 +48,11 @@ pub struct CloneSource {
     pub snapshot: Option<String>,
 }
 
+/// Paths of clones, by their points.
+pub fn paths_of(made: &[Replacement]) -> BTreeMap<usize, String> {
+    made.iter().map(|clone| (clone.point, format!("{}/{}", clone.pool, clone.name))).collect()
+}
+
 impl CloneSource {
     pub fn of_point(point: &BackupPointRow) -> Self {
         Self { volume_id: point.volume_id.clone(), snapshot: Some(point.name.clone()) }
@@ -163,6 +168,28 @@ impl Replacements<'_> {
             clone.name = name;
         }
         Ok(())
+    }
+
+    /// Decides after the clones were made ready, and returns the outcome of that; gives them up if it was not good.
+    ///
+    /// # Errors
+    ///
+    /// They are not ready, or the server refuses a name: nothing was changed.
+    pub async fn decide_after<T>(
+        &self,
+        ready: Result<T, Refusal>,
+        made: &mut [Replacement],
+    ) -> Result<T, Refusal> {
+        let decided = match ready {
+            Ok(ready) => self.decide(made).await.map(|()| ready),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = decided {
+            self.give_up(made).await;
+            let problem = format!("{}; nothing was changed", refusal.problem());
+            return Err(Refusal::new(problem, refusal.remedy()));
+        }
+        decided
     }
 
     /// Lets the clones take their places. `volumes` are those of the points.

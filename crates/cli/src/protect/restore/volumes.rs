@@ -71,13 +71,19 @@ pub(super) async fn look_at_all(
 async fn look_at(server: &ServerConnection, point: BackupPointRow) -> Result<RestoredVolume, Refusal> {
     let path = format!("/v1/volumes/{}", in_uri(&point.volume_id));
     let volume: VolumeEntry = server.get(&path).await?;
-    let uses: VolumeUses = server.get(&format!("{path}/uses")).await?;
+    let users = users_of(server, &point.volume_id).await?;
+    let is_done = is_unchanged_since(server, &path, &point.name).await?;
+    Ok(RestoredVolume { volume, point, users, is_done })
+}
+
+/// Hosts that use a volume.
+pub(super) async fn users_of(server: &ServerConnection, volume_id: &str) -> Result<Vec<String>, Refusal> {
+    let uses: VolumeUses = server.get(&format!("/v1/volumes/{}/uses", in_uri(volume_id))).await?;
     let mut users = uses.initiators;
     if uses.nbd_clients {
         users.push("NBD clients".to_owned());
     }
-    let is_done = is_unchanged_since(server, &path, &point.name).await?;
-    Ok(RestoredVolume { volume, point, users, is_done })
+    Ok(users)
 }
 
 /// True if nothing differs between a snapshot of a volume and now.
