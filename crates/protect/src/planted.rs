@@ -37,6 +37,8 @@ pub enum BackupBug {
     AnyThawCounts,
     /// A thing stays frozen when the connection ends over which it was.
     EndOfConnectionIgnored,
+    /// Messages that were delivered and not kept stay open when the connection ends.
+    DeliveriesLeftOpen,
     /// Logs are released for a cut that the service does not know.
     UnknownCutReleases,
     /// Logs are released for a cut whose freeze was not held.
@@ -60,6 +62,9 @@ impl BackupBug {
 
     /// Bugs that need a socket.
     pub const OF_SOCKETS: [Self; 1] = [Self::EndOfConnectionIgnored];
+
+    /// Bugs that need messages that are delivered.
+    pub const OF_DELIVERIES: [Self; 1] = [Self::DeliveriesLeftOpen];
 
     /// Bugs that need logs that are kept.
     pub const OF_KEPT_LOGS: [Self; 2] = [Self::UnknownCutReleases, Self::BrokenFreezeReleases];

@@ -6,7 +6,9 @@ use crate::{
     judged_exports::until,
     spindle::answered,
 };
+use maildb::{ColumnId, Value};
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Child, Stdio},
@@ -14,8 +16,13 @@ use std::{
 
 /// A run that holds a rate until it is killed, and can be frozen; its messages go to `log`.
 fn begin_load(server: &MailServer, socket: &Path, options: &[&str]) -> Child {
+    begin_load_of((server, socket), "1", options)
+}
+
+/// One of so many I/O a second for each of 60 mailboxes.
+fn begin_load_of((server, socket): (&MailServer, &Path), iops: &str, options: &[&str]) -> Child {
     let socket = socket.display().to_string();
-    let rate = ["--mailboxes", "60", "--iops", "1", "--duration", "10m", "--control", &socket];
+    let rate = ["--mailboxes", "60", "--iops", iops, "--duration", "10m", "--control", &socket];
     let words = server.prove(&[&rate, options].concat());
     let mut command = server.bench.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let log = fs::File::create(server.bench.path("prove.log")).unwrap();
@@ -142,4 +149,58 @@ fn logs_that_are_kept_go_once_a_backup_is_proven_and_older_backups_reach_the_pre
     assert!(head.len() > 100, "{} records", head.len());
     assert!(records(&bench, ["store-present", "log-present"]) == head, "over all the backups between");
     assert!(records(&bench, ["store-forward", "log-forward"]) != head, "the load went on");
+}
+
+#[test]
+fn mails_of_a_backup_go_back_into_the_databases_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("mail.sock");
+    let freeze = format!("freeze = {{ kind = 'maildb', sockets = ['{}'] }}\n", socket.display());
+    let server = MailServer::begin_with(&freeze);
+    server.create_databases();
+    let mut load = begin_load_of((&server, &socket), "5", &[]);
+    until("the run can be frozen", || socket.exists());
+    let backup = server.answer(&["protect", "now", "post", "--hold", "test"]);
+    let (number, name) = (backup["number"].to_string(), backup["name"].as_str().unwrap().to_owned());
+    let before = server.answer(&["protect", "restore", "post", &number, "--as", "before", "--logs", "none"]);
+    assert!(before["not_brought_forward"].is_null(), "{before}");
+
+    // Many mails are changed and deleted, then a mailbox comes back.
+    until("transactions are in the log", || server.commits_behind(&number) > 2_000);
+    let of_backup = format!("post@{name}");
+    let fetch = ["protect", "fetch", &of_backup, "--mailbox", "0", "--into", "live"];
+    let fetched = server.answer(&fetch);
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let (mails, written) = (fetched["mails"].as_u64().unwrap(), fetched["written"].as_u64().unwrap());
+    let changed = fetched["changed_since"].as_u64().unwrap();
+    assert!(written > 3 && changed > 0 && mails > written + changed, "{fetched}");
+    assert_eq!(fetched["already_there"].as_u64(), Some(mails - written), "{fetched}");
+    let said = fs::read_to_string(server.bench.path("prove.log")).unwrap();
+    assert!(said.contains("messages of a backup were delivered"), "{said}");
+    let nobody = server.refused(&fetch);
+    assert!(nobody.contains("is there a run with --control"), "{nobody}");
+
+    let MailServer { bench, served } = server;
+    served.end();
+    // By mailbox and number.
+    let by_key = |store, log| -> BTreeMap<String, Vec<(ColumnId, Value)>> {
+        let all = records(&bench, [store, log]).into_iter();
+        all.map(|record| (format!("{:?} {:?}", record[0].1, record[1].1), record)).collect()
+    };
+    let (head, before) = (by_key("store", "log"), by_key("store-before", "log-before"));
+    let (of_mailbox, of_others): (Vec<_>, Vec<_>) =
+        before.iter().partition(|(_, record)| record[0].1 == Value::I32(0));
+    assert_eq!(of_mailbox.len() as u64, mails);
+    // The load went on until it was killed, so it deleted a few again.
+    let gone = |of: &[(&String, &Vec<_>)]| of.iter().filter(|(key, _)| !head.contains_key(*key)).count();
+    let (gone, gone_elsewhere) = (gone(&of_mailbox), gone(&of_others));
+    assert!(
+        gone * 4 * of_others.len() < gone_elsewhere * of_mailbox.len(),
+        "{gone} of {}, and {gone_elsewhere} of {} in other mailboxes",
+        of_mailbox.len(),
+        of_others.len()
+    );
+    let same = of_mailbox.iter().filter(|(key, record)| head.get(*key) == Some(record)).count();
+    assert!((same + gone) as u64 + changed + 6 >= mails, "{same}: they are as the backup has them");
 }

@@ -21,6 +21,9 @@ pub struct SetRow {
     pub schedules: Vec<String>,
     /// Time zone of the schedules.
     pub zone: String,
+    /// Sockets of the keeper's host at which its databases are frozen, and take messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<String>,
     /// The next backup is made then, if no clock jumps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<String>,
@@ -197,6 +200,7 @@ impl SetRow {
         let row = Self {
             name: settings.name.clone(),
             kept_by: SetKeeperName::Agent,
+            sockets: set.wanted.freeze.sockets().iter().map(|path| path.display().to_string()).collect(),
             volumes: settings.volumes.iter().map(SetVolumeRow::of).collect(),
             schedules: settings.schedules.schedules().iter().map(ToString::to_string).collect(),
             zone: settings.schedules.zone().to_string(),

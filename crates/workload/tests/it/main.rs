@@ -5,6 +5,7 @@ mod backups;
 mod blanked;
 mod compared;
 mod compressed;
+mod delivered;
 mod documented;
 mod frozen;
 mod held;

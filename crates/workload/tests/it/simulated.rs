@@ -14,17 +14,24 @@ use workload::{
         measure::pools::PoolSet,
         plan::{LoadPlan, RunPlan, profile::ServerProfile},
         results::{HostFacts, RunResults, test_log::Phase},
-        run::{driver::run, group::GroupStorage},
+        run::{
+            driver::run,
+            group::{ControlPlace, GroupStorage},
+        },
     },
     verdict::judged_part::JudgedPart,
 };
 use world::{
-    ByteCount, Cancellation, Directory, ExtentDirectory, World,
-    sim::{DriveOptions, ServiceTime, SimLimits, Simulation},
+    ByteCount, Cancellation, Directory, ExtentDirectory, LocalFuture, World,
+    network::{Address, Network},
+    sim::{DriveOptions, NetworkOptions, ServiceTime, SimLimits, Simulation},
 };
 
 /// Folders of databases and logs.
 type Directories = (Rc<dyn Directory>, Rc<dyn Directory>);
+
+/// Visits a run from outside, at its socket.
+pub type Visit = fn(World, ControlPlace) -> LocalFuture<()>;
 
 /// Makes the pools of a run.
 type MakePools = fn(World) -> Rc<dyn PoolSet>;
@@ -34,6 +41,9 @@ thread_local! {
     static DIRECTORIES: RefCell<Option<Directories>> = const { RefCell::new(None) };
     /// Makes the pools that are said to be below them.
     pub static POOLS: Cell<Option<MakePools>> = const { Cell::new(None) };
+    /// Visits it. Its run has a socket.
+    pub static VISIT: Cell<Option<Visit>> = const { Cell::new(None) };
+    static CONTROL: RefCell<Option<ControlPlace>> = const { RefCell::new(None) };
 }
 
 /// Storage of a test: reads of one mean length, so many at once. Writes cost next to nothing, as where a
@@ -104,7 +114,15 @@ pub fn run_on_drives(
 ) -> RunResults {
     let mut simulation = Simulation::new(plan.seed);
     let (database, log) = (simulation.add_drive(database), simulation.add_drive(log));
+    let visit = VISIT.get().map(|visit| (visit, simulation.add_network(NetworkOptions::rack())));
     let main = move |world: World| async move {
+        let visit = visit.map(|(visit, network)| {
+            let network: Rc<dyn Network> = network.host("mail");
+            let place =
+                ControlPlace { network, at: Address::Unix("/run/mail.sock".into()), keeps_logs: false };
+            CONTROL.set(Some(place.clone()));
+            world.spawn("visit", visit(world.clone(), place))
+        });
         let database: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(database).await.unwrap());
         let log: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(log).await.unwrap());
         DIRECTORIES.set(Some((database, log)));
@@ -114,7 +132,8 @@ pub fn run_on_drives(
                 let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
                 let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
                 let pools = POOLS.get().map(|make| make(world));
-                let storage = GroupStorage { databases, log: (log, "logs".to_owned()), pools, control: None };
+                let control = CONTROL.with_borrow(Clone::clone);
+                let storage = GroupStorage { databases, log: (log, "logs".to_owned()), pools, control };
                 Box::pin(async move { Ok(storage) })
             }),
             place: GroupPlacement::CallerThread,
@@ -131,10 +150,15 @@ pub fn run_on_drives(
                 stop.cancel();
             }
         });
-        results.await.unwrap()
+        let results = results.await.unwrap();
+        if let Some(visit) = visit {
+            visit.await;
+        }
+        results
     };
     let results = simulation.run(SimLimits::generous(), main).completed();
     DIRECTORIES.set(None);
+    CONTROL.set(None);
     results
 }
 

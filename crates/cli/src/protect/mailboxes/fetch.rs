@@ -1,11 +1,14 @@
-//! `spindle protect fetch`: a mailbox of a backup's databases, as files of mail.
+//! `spindle protect fetch`: a mailbox of a backup's databases, as files of mail or back into the databases in use.
 //!
 //! Invariants:
 //!
-//! 1. The backup and the live volumes are only read.
-//! 2. A mail that is in the folder already is left alone; so the same command goes on after it ended early.
+//! 1. The backup and the live volumes are only read; databases in use are changed by the process that has them.
+//! 2. A mail that is there already is left alone; so the same command goes on after it ended early.
 
-use super::backup_databases::{MailDatabases, NamedDatabase};
+use super::{
+    backup_databases::{MailDatabases, NamedDatabase},
+    live::{LiveDatabases, LiveMails},
+};
 use crate::{
     console::Console,
     exit_status::ExitStatus,
@@ -33,11 +36,13 @@ use world::{ByteCount, IoError, World};
   spindle protect fetch mail@12 --mailbox 17 --database priv2 --to anna
   spindle protect fetch mail@12 --mailbox 17 --since 7d --to anna         what arrived within a week of now
   doveadm import maildir:anna restored all                                into a mailbox of Dovecot
+  spindle protect fetch mail@12 --mailbox 17 --into live                  into the databases in use
 
 For databases of Spindle's own format. They come up in memory from the snapshots of the backup, as 'spindle verify --level \
 recover' brings them up; nothing is cloned, and the live volumes are left alone. The mails are files of a Maildir, with the \
 columns of each record in its header and its body as an attachment. What is there already stays, so the same command goes on \
-if it ended early. Mailboxes of Dovecot come from 'spindle protect open'. The server has to serve NBD ([serve] nbd); the \
+if it ended early. With --into the mails that are missing go back into the databases of a run of 'spindle prove --control \
+SOCKET', while it works: a mail that is there stays as it is, also if it changed since the backup. Mailboxes of Dovecot come from 'spindle protect open'. The server has to serve NBD ([serve] nbd); the \
 backup is in use meanwhile. It takes a token with the role operate.
 
 Exits with 0 if the mailbox is there, with 1 if no database has it, and with 2 if it was refused, or some databases could not be \
@@ -60,8 +65,12 @@ pub struct FetchArguments {
     pub since: Option<String>,
 
     /// Maildir that gets them; a folder that is missing or empty becomes one
-    #[arg(long, value_name = "FOLDER")]
-    pub to: PathBuf,
+    #[arg(long, value_name = "FOLDER", required_unless_present = "into", conflicts_with = "into")]
+    pub to: Option<PathBuf>,
+
+    /// Socket of the databases in use that get them; 'live' for those at which the set is frozen. Can be given several times
+    #[arg(long, value_name = "live|SOCKET")]
+    pub into: Vec<PathBuf>,
 }
 
 /// The answer as JSON.
@@ -75,10 +84,13 @@ struct FetchAnswer<'a> {
     mailbox: i32,
     /// Mails in it that were asked for.
     mails: u64,
-    /// Those of them that were written now.
+    /// Those of them that were written or delivered now.
     written: u64,
-    /// Those that were in the folder before.
+    /// Those that were there before.
     already_there: u64,
+    /// Those among these of which another version is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_since: Option<u64>,
     body_bytes: u64,
     /// Databases that could not be looked into.
     problems: &'a [String],
@@ -89,7 +101,15 @@ struct FetchAnswer<'a> {
 struct FetchedMails {
     written: u64,
     kept: u64,
+    /// Those of `kept` of which another version is there; of databases in use alone.
+    changed: Option<u64>,
     body_bytes: u64,
+}
+
+/// The place that gets the mails.
+enum MailTarget {
+    Folder(PathBuf),
+    Live(LiveDatabases),
 }
 
 /// Runs the verb to its end.
@@ -105,13 +125,26 @@ pub async fn fetch(
     let server = place.connection(world)?;
     let known = SetPoints::ask(&server, set).await?;
     let backup = known.meant(number)?;
-    // Before anything is exported: a folder that cannot be used is known at once.
-    MaildirWriter::check(&arguments.to).map_err(|error| unusable(&error))?;
+    // Before anything is exported: a place that cannot be used is known at once.
+    let target = match &arguments.to {
+        Some(folder) => {
+            MaildirWriter::check(folder).map_err(|error| unusable(&error))?;
+            MailTarget::Folder(folder.clone())
+        }
+        None => MailTarget::Live(LiveDatabases::of(world, (&server, set), &arguments.into).await?),
+    };
     let (way, of) = ((&server, place), (&known, backup));
     MailDatabases::with(world, way, of, ("fetch", console), async |databases: &MailDatabases| {
         let found = meant_database(databases, arguments).await?;
         let fetched = match found {
-            Some(database) => copy(database, arguments, since).await?,
+            Some(database) => match &target {
+                MailTarget::Folder(folder) => copy(database, arguments, (since, folder)).await?,
+                MailTarget::Live(live) => {
+                    let LiveMails { added, same, other, body_bytes } =
+                        Box::pin(live.deliver(database, arguments.mailbox, since)).await?;
+                    FetchedMails { written: added, kept: same + other, changed: Some(other), body_bytes }
+                }
+            },
             None => FetchedMails::default(),
         };
         databases.check_not_ended()?;
@@ -123,10 +156,11 @@ pub async fn fetch(
             mails: fetched.written + fetched.kept,
             written: fetched.written,
             already_there: fetched.kept,
+            changed_since: fetched.changed,
             body_bytes: fetched.body_bytes,
             problems: &databases.problems,
         };
-        tell(&answer, &arguments.to, console)?;
+        tell(&answer, &target, console)?;
         console.finish(match (found, databases.problems.is_empty()) {
             (Some(_), _) => ExitStatus::Pass,
             (None, true) => ExitStatus::Fail,
@@ -194,9 +228,9 @@ async fn has_mailbox(
 async fn copy(
     database: &NamedDatabase,
     arguments: &FetchArguments,
-    since: Option<UnixSecond>,
+    (since, folder): (Option<UnixSecond>, &Path),
 ) -> Result<FetchedMails, Refusal> {
-    let mut maildir = MaildirWriter::open(&arguments.to).map_err(|error| unusable(&error))?;
+    let mut maildir = MaildirWriter::open(folder).map_err(|error| unusable(&error))?;
     let mut body_bytes = 0;
     let mut failed = None;
     let reading = database.reader.read(arguments.mailbox, |mail| {
@@ -217,7 +251,7 @@ async fn copy(
         return Err(unusable(&error));
     }
     maildir.finish().map_err(|error| unusable(&error))?;
-    Ok(FetchedMails { written: maildir.written, kept: maildir.kept, body_bytes })
+    Ok(FetchedMails { written: maildir.written, kept: maildir.kept, changed: None, body_bytes })
 }
 
 /// The same each time for the same version of a mail, and another one for every other.
@@ -227,7 +261,7 @@ fn file_name(mail: &MailRecord, database: &str) -> String {
     format!("{}.{}-{}-{flags}.{plain}", mail.received_s(), key.mailbox, key.message)
 }
 
-fn tell(answer: &FetchAnswer<'_>, to: &Path, console: &Console) -> Result<(), Refusal> {
+fn tell(answer: &FetchAnswer<'_>, target: &MailTarget, console: &Console) -> Result<(), Refusal> {
     let FetchAnswer { backup, mailbox, mails, written, already_there, .. } = answer;
     for problem in answer.problems {
         console.warn(&format!("{backup}: not looked into: {problem}"));
@@ -241,7 +275,17 @@ fn tell(answer: &FetchAnswer<'_>, to: &Path, console: &Console) -> Result<(), Re
                 count => format!(", of which {count} were there already"),
             };
             console.say(&format!("{backup}: {database}, mailbox {mailbox}: {mails} mails ({size}){there}"));
-            console.say(&format!("{written} written to {}", to.display()));
+            match target {
+                MailTarget::Folder(folder) => {
+                    console.say(&format!("{written} written to {}", folder.display()));
+                }
+                MailTarget::Live(_) => console.say(&format!("{written} delivered to {database}")),
+            }
+            if let Some(changed @ 1..) = answer.changed_since {
+                console.say(&format!(
+                    "{changed} changed since the backup and stay as they are; --to has them as of the backup"
+                ));
+            }
         }
     }
     if console.is_for_programs() {

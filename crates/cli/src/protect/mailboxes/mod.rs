@@ -2,6 +2,7 @@
 
 mod backup_databases;
 mod fetch;
+mod live;
 
 pub use backup_databases::{MailDatabases, NamedDatabase};
 pub use fetch::{FetchArguments, fetch};

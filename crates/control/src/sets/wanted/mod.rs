@@ -77,6 +77,14 @@ impl WantedFreeze {
     pub fn is_by_server(&self) -> bool {
         !matches!(self, Self::Here { .. })
     }
+
+    /// Sockets of databases of Spindle, on the host of the keeper.
+    pub fn sockets(&self) -> &[PathBuf] {
+        match self {
+            Self::Nothing => &[],
+            Self::Databases(sockets) | Self::Here { sockets, .. } => sockets,
+        }
+    }
 }
 
 /// The sets of a site file, wherever their pools are.

@@ -73,7 +73,13 @@ impl Connection {
     }
 
     pub async fn ask(&mut self, order: &str) -> Option<String> {
+        self.ask_with(order, &[]).await
+    }
+
+    /// Asks with what follows the order's line.
+    pub async fn ask_with(&mut self, order: &str, with: &[u8]) -> Option<String> {
         self.writer.write_all(format!("{order}\n").as_bytes()).await.ok()?;
+        self.writer.write_all(with).await.ok()?;
         self.writer.flush().await.ok()?;
         read_line(&mut self.reader).await
     }

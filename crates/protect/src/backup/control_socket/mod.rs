@@ -11,11 +11,14 @@
 //! | `after` | what `prepare` did is undone |
 //! | `release NAME` | the backup of that name is proven: the logs before its cut go, if logs are kept for it; answered
 //!   `ok released GENERATION`, the oldest that is left, or `ok nothing REASON` |
+//! | `deliver BYTES DATABASE` | the message of so many bytes that follows the line goes into that database; answered
+//!   `ok delivered`, and `added`, `same`, `other` (a message with its key is there) or `elsewhere` (the database is not) |
+//! | `keep` | what was delivered is stable |
 //!
 //! Invariants:
 //!
-//! 1. A connection that ends, in whatever way, thaws what it froze and undoes what it prepared. So does one that orders nothing
-//!    for a minute.
+//! 1. A connection that ends, in whatever way, thaws what it froze, undoes what it prepared, and takes back what it delivered and
+//!    did not keep. So does one that orders nothing for a minute.
 //! 2. One connection is served at a time; the next one waits.
 //! 3. A freeze ends at its deadline, as any freeze does; the thaw says so.
 //! 4. Logs are released for the name of a cut whose freeze was held until its thaw, and for no other: what is not known for
@@ -23,11 +26,13 @@
 
 mod client;
 mod kept_logs;
+mod live_mailboxes;
 mod service;
 
 pub use client::SocketFreeze;
 pub use kept_logs::{KeptLogs, LogRelease, release_logs};
-pub use service::{FreezeService, ServedFreeze};
+pub use live_mailboxes::{Delivery, DeliveryConnection, LiveMailboxes};
+pub use service::{FreezeService, ServedFreeze, ServedThing};
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
@@ -41,6 +46,7 @@ const FIRST: &str = "ok first";
 const LATE: &str = "ok late";
 const RELEASED: &str = "ok released ";
 const NOTHING: &str = "ok nothing ";
+const DELIVERED: &str = "ok delivered ";
 const FAILED: &str = "failed ";
 
 /// Reads a line, without its end; `None` at the end of the connection, and for one that is too long or no text.

@@ -1,8 +1,9 @@
 //! The process that is frozen.
 
 use super::{
-    FAILED, FIRST, GREETING, LATE, NOTHING, OK, RELEASED, in_a_line,
+    DELIVERED, FAILED, FIRST, GREETING, LATE, NOTHING, OK, RELEASED, in_a_line,
     kept_logs::{CutGenerations, KeptLogs},
+    live_mailboxes::{LiveMailboxes, MESSAGE_BYTES_MAX},
     read_line,
 };
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 use tokio::{
-    io::{AsyncWriteExt, BufReader, split},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, split},
     sync::Notify,
 };
 use world::{
@@ -38,6 +39,16 @@ pub struct ServedFreeze {
     pub was_held: bool,
 }
 
+/// A thing that is served at a socket.
+#[derive(Clone)]
+pub struct ServedThing {
+    pub frozen: Rc<dyn Freezable>,
+    /// Its log; `None` if that waits for no backup.
+    pub logs: Option<Rc<dyn KeptLogs>>,
+    /// Its databases, if they take messages.
+    pub mailboxes: Option<Rc<dyn LiveMailboxes>>,
+}
+
 /// Serves the freezes of one thing until it is stopped.
 pub struct FreezeService {
     task: JoinHandle<()>,
@@ -52,18 +63,17 @@ struct ServiceStop {
 }
 
 impl FreezeService {
-    /// Starts to serve; `tell` gets each freeze after its end. Without `logs` the thing's logs wait for no backup.
+    /// Starts to serve; `tell` gets each freeze after its end.
     pub fn start(
         world: &World,
         listener: Box<dyn Listener>,
-        (thing, logs): (Rc<dyn Freezable>, Option<Rc<dyn KeptLogs>>),
+        thing: ServedThing,
         tell: impl Fn(ServedFreeze) + 'static,
     ) -> Self {
         let stop = Rc::<ServiceStop>::default();
         let service = Service {
             world: world.clone(),
             thing,
-            logs,
             cuts: CutGenerations::default(),
             tell: Box::new(tell),
             stop: Rc::clone(&stop),
@@ -81,8 +91,7 @@ impl FreezeService {
 
 struct Service {
     world: World,
-    thing: Rc<dyn Freezable>,
-    logs: Option<Rc<dyn KeptLogs>>,
+    thing: ServedThing,
     cuts: CutGenerations,
     tell: Box<dyn Fn(ServedFreeze)>,
     stop: Rc<ServiceStop>,
@@ -93,7 +102,8 @@ impl Service {
         while !self.stop.is_asked.get() {
             let accepting = accept_next(&self.world, &*listener, |_| {});
             let Some(accepted) = with_deadline(self.stop.asked.notified(), accepting).await else { return };
-            let mut session = Session { service: &self, is_prepared: false, frozen: None };
+            let mut session =
+                Session { service: &self, is_prepared: false, has_delivered: false, frozen: None };
             session.serve(accepted.stream).await;
             if !planted::is(BackupBug::EndOfConnectionIgnored) {
                 session.undo().await;
@@ -106,6 +116,8 @@ impl Service {
 struct Session<'s> {
     service: &'s Service,
     is_prepared: bool,
+    /// Messages that were not kept yet, perhaps.
+    has_delivered: bool,
     /// The name of the cut, and the moment of the order.
     frozen: Option<(String, Moment)>,
 }
@@ -115,7 +127,7 @@ impl Session<'_> {
     async fn serve(&mut self, stream: Stream) {
         let (reader, mut writer) = split(stream);
         let mut reader = BufReader::new(reader);
-        let mut answer = format!("{GREETING} {}", in_a_line(&self.service.thing.describe()));
+        let mut answer = format!("{GREETING} {}", in_a_line(&self.service.thing.frozen.describe()));
         while send(&mut writer, &answer).await.is_ok() {
             let Service { world, stop, .. } = self.service;
             let order = with_deadline(world.sleep(ORDERED_WITHIN), read_line(&mut reader));
@@ -124,12 +136,18 @@ impl Session<'_> {
             if stop.is_asked.get() {
                 return;
             }
-            answer = self.follow(&order).await;
+            answer = match order.strip_prefix("deliver ") {
+                Some(delivery) => match self.deliver(delivery, &mut reader).await {
+                    Some(answer) => answer,
+                    None => return,
+                },
+                None => self.follow(&order).await,
+            };
         }
     }
 
     async fn follow(&mut self, order: &str) -> String {
-        let thing = &self.service.thing;
+        let thing = &self.service.thing.frozen;
         match order.split_once(' ').unwrap_or((order, "")) {
             ("prepare", "") if !self.is_prepared => {
                 self.is_prepared = true;
@@ -153,6 +171,7 @@ impl Session<'_> {
                 self.is_prepared = false;
                 answer_of(self.within(STEP_MAX, thing.after()).await)
             }
+            ("keep", "") => self.keep().await,
             ("release", name) if self.frozen.is_none() && !name.is_empty() => self.release(name).await,
             _ => format!("{FAILED}{} is no order here, or not now", in_a_line(order)),
         }
@@ -170,10 +189,10 @@ impl Session<'_> {
 
     async fn thaw(&mut self) -> Option<Result<bool, String>> {
         let (name, ordered) = self.frozen.take()?;
-        let thawed = self.within(STEP_MAX, self.service.thing.thaw()).await;
+        let thawed = self.within(STEP_MAX, self.service.thing.frozen.thaw()).await;
         let length = self.service.world.now().since(ordered);
         let was_held = thawed == Ok(true);
-        let generation = self.service.logs.as_ref().and_then(|logs| logs.frozen_at());
+        let generation = self.service.thing.logs.as_ref().and_then(|logs| logs.frozen_at());
         if let Some(generation) =
             generation.filter(|_| was_held || planted::is(BackupBug::BrokenFreezeReleases))
         {
@@ -184,7 +203,7 @@ impl Session<'_> {
     }
 
     async fn release(&self, name: &str) -> String {
-        let Some(logs) = &self.service.logs else {
+        let Some(logs) = &self.service.thing.logs else {
             return format!("{NOTHING}its logs wait for no backup");
         };
         let Some(generation) = self.service.cuts.of(name) else {
@@ -198,12 +217,45 @@ impl Session<'_> {
         }
     }
 
+    /// Delivers the message that follows; `None` if it does not come, or is no message: the connection ends then.
+    async fn deliver(&mut self, delivery: &str, reader: &mut (impl AsyncRead + Unpin)) -> Option<String> {
+        let Service { world, thing, .. } = self.service;
+        let (bytes, database) = delivery.split_once(' ')?;
+        let bytes = bytes.parse().ok().filter(|&bytes| bytes <= MESSAGE_BYTES_MAX)?;
+        let mut message = vec![0; bytes];
+        with_deadline(world.sleep(ORDERED_WITHIN), reader.read_exact(&mut message)).await?.ok()?;
+        let Some(mailboxes) = thing.mailboxes.as_ref().filter(|_| self.frozen.is_none()) else {
+            return Some(format!("{FAILED}it takes no messages, or not now"));
+        };
+        self.has_delivered = true;
+        Some(match self.within(STEP_MAX, mailboxes.deliver(database, message)).await {
+            Ok(delivery) => format!("{DELIVERED}{}", delivery.word()),
+            Err(error) => format!("{FAILED}{}", in_a_line(&error.to_string())),
+        })
+    }
+
+    async fn keep(&mut self) -> String {
+        match &self.service.thing.mailboxes {
+            Some(mailboxes) if self.has_delivered => {
+                let kept = self.within(STEP_MAX, mailboxes.keep()).await;
+                self.has_delivered = kept.is_err();
+                answer_of(kept)
+            }
+            _ => format!("{FAILED}nothing was delivered over this connection"),
+        }
+    }
+
     /// Undoes what the connection did not.
     async fn undo(&mut self) {
         self.thaw().await;
+        if let Some(mailboxes) = self.service.thing.mailboxes.as_ref().filter(|_| self.has_delivered)
+            && !planted::is(BackupBug::DeliveriesLeftOpen)
+        {
+            mailboxes.undo().await;
+        }
         if std::mem::take(&mut self.is_prepared) {
             // Nobody is there to be told.
-            let _ = self.within(STEP_MAX, self.service.thing.after()).await;
+            let _ = self.within(STEP_MAX, self.service.thing.frozen.after()).await;
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use protect::{
     backup::{
         BackupLabel, BackupPolicy, BackupSet, Consistency, Freezable, StepError, StepResult, UncoveredCut,
-        control_socket::{FreezeService, KeptLogs, LogRelease, SocketFreeze, release_logs},
+        control_socket::{FreezeService, KeptLogs, LogRelease, ServedThing, SocketFreeze, release_logs},
         start_backup,
     },
     planted::BackupBug,
@@ -111,11 +111,16 @@ async fn rounds(world: World, network: SimNetwork) -> Option<BackupLabel> {
         held.borrow_mut().clear();
         let listener = network.host("mail").listen(&at).await.expect("it listens");
         let (thing, by_service) = (Rc::clone(&server), Rc::clone(&held));
-        FreezeService::start(&world, listener, (thing.clone(), Some(thing.clone())), move |ended| {
-            if let Some(generation) = thing.frozen_at.get().filter(|_| ended.was_held) {
-                by_service.borrow_mut().insert(ended.name, generation);
-            }
-        })
+        FreezeService::start(
+            &world,
+            listener,
+            ServedThing { frozen: thing.clone(), logs: Some(thing.clone()), mailboxes: None },
+            move |ended| {
+                if let Some(generation) = thing.frozen_at.get().filter(|_| ended.was_held) {
+                    by_service.borrow_mut().insert(ended.name, generation);
+                }
+            },
+        )
     };
     let mut service = start().await;
     let mut label = None;
@@ -192,7 +197,12 @@ fn a_thing_without_kept_logs_says_so() {
         let at = Address::Unix("/run/mail.sock".into());
         let listener = network.host("mail").listen(&at).await.expect("it listens");
         let thing = FakeApplication::sound(&world, &Rc::<Journal>::default());
-        let service = FreezeService::start(&world, listener, (thing, None), |_| {});
+        let service = FreezeService::start(
+            &world,
+            listener,
+            ServedThing { frozen: thing, logs: None, mailboxes: None },
+            |_| {},
+        );
         let answer = release_logs(&world, &*network.host("mail"), &at, "mail 1").await;
         service.stop().await;
         let nobody = release_logs(&world, &*network.host("mail"), &at, "mail 1").await;

@@ -1,6 +1,8 @@
 //! Seeded backups: applications and cutters fail, hang and die at any step, and every promise of a backup is
 //! checked against what really happened.
 
+/// Messages that are delivered over a socket.
+mod deliveries;
 mod fakes;
 /// Applications behind hooks.
 pub mod hooked;

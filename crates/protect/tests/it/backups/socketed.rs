@@ -9,7 +9,7 @@ use super::{
 use protect::{
     backup::{
         BackupCutter, BackupLabel, BackupPolicy, BackupSet, Freezable, UncoveredCut,
-        control_socket::{FreezeService, SocketFreeze},
+        control_socket::{FreezeService, ServedThing, SocketFreeze},
         start_backup,
     },
     planted::BackupBug,
@@ -43,9 +43,14 @@ async fn take(world: World, network: SimNetwork) -> Option<BackupLabel> {
     let thing = Rc::clone(&application) as Rc<dyn Freezable>;
     let told = Rc::<RefCell<Vec<String>>>::default();
     let by_service = Rc::clone(&told);
-    let service = FreezeService::start(&world, listener, (thing, None), move |ended| {
-        by_service.borrow_mut().push(ended.name);
-    });
+    let service = FreezeService::start(
+        &world,
+        listener,
+        ServedThing { frozen: thing, logs: None, mailboxes: None },
+        move |ended| {
+            by_service.borrow_mut().push(ended.name);
+        },
+    );
     let cutter = Rc::new(FakeCutter::new(&world, &Rc::<Journal>::default(), CutterScript::draw(&mut random)));
     let client = Rc::new(SocketFreeze::new(&world, network.host("mail"), at, "mail 17"));
     let set = BackupSet {

@@ -82,6 +82,16 @@ pub struct RecordClaim {
     pub version: Option<RecordVersion>,
 }
 
+/// The answer to a claim of one record.
+#[derive(Debug, PartialEq, Eq)]
+pub enum KeyClaim {
+    Claimed(RecordClaim),
+    /// Another has claimed it.
+    Busy,
+    /// No message was ever in its mailbox.
+    NoMailbox,
+}
+
 impl KeySpace {
     /// An empty key space.
     pub fn new(skew: Skew) -> Self {
@@ -127,6 +137,19 @@ impl KeySpace {
         let key = self.pick(random, |version| version != 0)?;
         let version = RecordVersion::from_byte(*self.slot(key));
         Some(RecordClaim { key, version })
+    }
+
+    /// Claims the record of this key, whether it exists or not.
+    pub fn claim_key(&mut self, key: MailKey) -> KeyClaim {
+        let is_there = usize::try_from(key.mailbox).is_ok_and(|mailbox| mailbox < self.mailboxes.len());
+        if !is_there || !self.may_hold(key) {
+            return KeyClaim::NoMailbox;
+        }
+        if !self.claimed.insert(key) {
+            return KeyClaim::Busy;
+        }
+        let version = RecordVersion::from_byte(*self.slot(key));
+        KeyClaim::Claimed(RecordClaim { key, version })
     }
 
     fn pick(&mut self, random: &mut Random, wanted: impl Fn(u8) -> bool) -> Option<MailKey> {
@@ -188,16 +211,14 @@ impl KeySpace {
             self.mailboxes.resize_with(mailbox + 1, Vec::new);
         }
         let runs = &mut self.mailboxes[mailbox];
-        // Records are noted in the order of their numbers: what has no place is behind all runs.
         let at = match runs.iter().rposition(|run| run.first <= key.message) {
             Some(at) if key.message < runs[at].first + runs[at].versions.len() as i64 + GAP_MAX => at,
-            _ => {
-                let is_behind = runs.last().is_none_or(|last| last.first < key.message);
-                assert!(is_behind, "messages are noted in order");
+            before => {
                 let is_near = runs.is_empty() && key.message - self.first_message < GAP_MAX;
                 let first = if is_near { self.first_message } else { key.message };
-                runs.push(MessageRun { first, versions: Vec::new() });
-                runs.len() - 1
+                let at = before.map_or(0, |before| before + 1);
+                runs.insert(at, MessageRun { first, versions: Vec::new() });
+                at
             }
         };
         let run = &mut runs[at];
@@ -328,6 +349,26 @@ mod tests {
         assert!((28_000_000..28_000_050).contains(&claim.key.message), "{:?}", claim.key);
         space.settle(claim, None);
         assert_eq!((space.existing(), space.may_hold(key(0, 27_999_999))), (49, false));
+    }
+
+    #[test]
+    fn one_key_is_claimed_also_between_two_runs_and_if_its_record_is_gone() {
+        let mut space = KeySpace::default();
+        for message in [0, 1, 28_000_000] {
+            space.note(key(1, message), RecordVersion::FIRST);
+        }
+        for message in [5, 1 << 20, 28_000_000, 28_000_007] {
+            let KeyClaim::Claimed(claim) = space.claim_key(key(1, message)) else { panic!("{message}") };
+            assert_eq!(claim.version.is_some(), message == 28_000_000);
+            assert_eq!(space.claim_key(key(1, message)), KeyClaim::Busy);
+            space.settle(claim, Some(RecordVersion::FIRST.next()));
+            let KeyClaim::Claimed(claim) = space.claim_key(key(1, message)) else { panic!("{message}") };
+            assert_eq!(claim.version, Some(RecordVersion::FIRST.next()));
+            space.settle(claim, None);
+        }
+        assert_eq!(space.existing(), 2);
+        assert_eq!(space.claim_key(key(2, 0)), KeyClaim::NoMailbox);
+        assert_eq!(space.claim_key(key(-1, 0)), KeyClaim::NoMailbox);
     }
 
     #[test]

@@ -145,6 +145,11 @@ impl MailDatabase {
         session.insert(&self.table, &to_values(self.maker.make(key, RecordVersion::FIRST))).await
     }
 
+    /// Inserts a message as it is.
+    pub async fn put(&self, session: &mut Session, message: MailRecord) -> maildb::Result<()> {
+        session.insert(&self.table, &to_values(message)).await
+    }
+
     pub async fn replace(
         &self,
         session: &mut Session,

@@ -43,9 +43,23 @@ impl MailReader {
     pub async fn read(
         &self,
         mailbox: i32,
+        on_message: impl FnMut(MailRecord) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.read_from(MailKey { mailbox, message: i64::MIN }, on_message).await
+    }
+
+    /// As [`Self::read`], from a message on.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::read`].
+    pub async fn read_from(
+        &self,
+        first: MailKey,
         mut on_message: impl FnMut(MailRecord) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let mut near = MailKey { mailbox, message: i64::MIN };
+        let mut near = first;
+        let mailbox = first.mailbox;
         let mut cursor = self.database.cursor(&self.table, &key_values(near))?;
         loop {
             let rows = cursor.next_rows().await?;

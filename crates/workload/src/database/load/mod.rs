@@ -6,6 +6,7 @@ pub mod create;
 pub mod dial_tone;
 pub mod error;
 pub mod key_space;
+pub mod mail_bytes;
 mod mail_message;
 pub mod mail_record;
 pub mod mail_table;

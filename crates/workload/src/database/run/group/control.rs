@@ -1,14 +1,16 @@
-//! Freezes from outside: while a group is under load, those who cut its volumes freeze it over a socket.
+//! Orders from outside: while a group is under load, those who cut its volumes freeze it over a socket, and messages of its
+//! backups come back.
 
 use super::{
     context::GroupContext,
     frozen_sessions::{FrozenSessions, answer_gap},
+    mailboxes::GroupMailboxes,
 };
 use crate::database::load::session::SessionContext;
 use maildb::{GroupFreezer, Instance};
 use protect::backup::{
     StepError,
-    control_socket::{FreezeService, KeptLogs, ServedFreeze},
+    control_socket::{FreezeService, KeptLogs, LiveMailboxes, ServedFreeze, ServedThing},
 };
 use std::{cell::Cell, rc::Rc};
 use world::{
@@ -56,7 +58,9 @@ impl RunningControl {
         let ends = Rc::<Cell<bool>>::default();
         let log = FreezeLog { context: context.clone(), load: Rc::clone(load), ends: Rc::clone(&ends) };
         let tell = move |ended| log.clone().add(ended);
-        Ok(Some(Self { service: FreezeService::start(&context.world, listener, (group, logs), tell), ends }))
+        let mailboxes = Some(Rc::new(GroupMailboxes::new(context, load, instance)) as Rc<dyn LiveMailboxes>);
+        let thing = ServedThing { frozen: group, logs, mailboxes };
+        Ok(Some(Self { service: FreezeService::start(&context.world, listener, thing, tell), ends }))
     }
 
     /// Ends it; what is frozen is thawed.

@@ -11,6 +11,7 @@ mod creation;
 mod files;
 mod frozen_sessions;
 mod load;
+mod mailboxes;
 mod measurement;
 mod protection;
 mod recording;
