@@ -2,11 +2,12 @@
 //!
 //! `UPDATE_EXPECT=1` writes the options into the pages.
 
-use crate::{
-    helps::{help_of, verbs},
-    spindle::Bench,
+use crate::{helps::helps, spindle::Bench};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
 };
-use std::{collections::BTreeSet, fs, path::PathBuf};
 
 /// The options stand at the end of a page, from here on.
 const OPTIONS: &str = "\n## Options\n";
@@ -16,10 +17,9 @@ fn book() -> PathBuf {
 }
 
 /// The options section of a page: the help of `verb`, and of each verb below it.
-fn options(bench: &Bench, verb: &str, paths: &[Vec<String>]) -> String {
+fn options(verb: &str, helps: &BTreeMap<Vec<String>, String>) -> String {
     let mut text = format!("{OPTIONS}\nAs `--help` says it, at 100 columns.\n");
-    for path in paths.iter().filter(|path| path.first().is_some_and(|first| first == verb)) {
-        let help = help_of(bench, path, Some(100)).stdout;
+    for (path, help) in helps.iter().filter(|(path, _)| path.first().is_some_and(|first| first == verb)) {
         let help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
         text += &format!("\n### `spindle {}`\n\n```text\n{}\n```\n", path.join(" "), help.trim_end());
     }
@@ -29,8 +29,8 @@ fn options(bench: &Bench, verb: &str, paths: &[Vec<String>]) -> String {
 #[test]
 fn every_verb_has_a_page_with_an_example_and_the_options_of_its_help() {
     let bench = Bench::new();
-    let paths = verbs(&bench);
-    let known: BTreeSet<&str> = paths.iter().filter_map(|path| path.first()).map(String::as_str).collect();
+    let helps = helps(&bench);
+    let known: BTreeSet<&str> = helps.keys().filter_map(|path| path.first()).map(String::as_str).collect();
     let index = fs::read_to_string(book().join("README.md")).expect("docs/README.md, the index");
     let updates = std::env::var_os("UPDATE_EXPECT").is_some();
     for verb in &known {
@@ -41,7 +41,7 @@ fn every_verb_has_a_page_with_an_example_and_the_options_of_its_help() {
         let (body, written) = text.split_once(OPTIONS).expect("a page ends with its options");
         let example = format!("$ cargo run --release -- {verb} ");
         assert!(body.contains(&example), "docs/verbs/{verb}.md has an example");
-        let expected = options(&bench, verb, &paths);
+        let expected = options(verb, helps);
         if updates {
             fs::write(&page, format!("{body}{expected}")).unwrap();
             continue;

@@ -1,6 +1,6 @@
 //! Settings that refusals of the rooms below name: each is an option of the command line.
 
-use crate::{helps, spindle::Bench};
+use crate::{helps::helps, spindle::Bench};
 use std::{
     collections::BTreeSet,
     fs,
@@ -10,8 +10,7 @@ use std::{
 #[test]
 fn each_setting_that_runs_or_serving_names_is_an_option() {
     let bench = Bench::new();
-    let helps = helps::verbs(&bench).into_iter().map(|path| helps::help_of(&bench, &path, Some(100)).stdout);
-    let options: BTreeSet<String> = helps.flat_map(|help| options_in(&help)).collect();
+    let options: BTreeSet<String> = helps(&bench).values().flat_map(|help| options_in(help)).collect();
     assert!(options.contains("size") && !options.contains("siz"), "{options:?}");
     let mut named = BTreeSet::new();
     for room in ["runs", "serving"] {

@@ -4,7 +4,7 @@
 //! `UPDATE_EXPECT=1` writes that page.
 
 use crate::{
-    helps::{help_of, verbs},
+    helps::helps,
     spindle::{Bench, json_of},
 };
 use std::{
@@ -351,14 +351,15 @@ fn operations() -> BTreeSet<String> {
 
 /// The line about a verb in its help.
 fn about(bench: &Bench, path: &[String]) -> String {
-    let help = help_of(bench, path, None).stdout;
+    let help = &helps(bench)[path];
     help.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn each_verb_has_its_operation_or_a_reason_and_each_operation_its_verb() {
     let bench = Bench::new();
-    let there: BTreeSet<Vec<String>> = verbs(&bench).into_iter().filter(|path| !path.is_empty()).collect();
+    let there: BTreeSet<Vec<String>> =
+        helps(&bench).keys().filter(|path| !path.is_empty()).cloned().collect();
     let has_verbs =
         |noun: &[String]| there.iter().any(|path| path.len() > noun.len() && path.starts_with(noun));
     let stands_alone = |path: &[String]| ALONE_TOO.iter().any(|noun| *path == [*noun]);
