@@ -3,6 +3,7 @@
 
 mod add_drive;
 pub mod arguments;
+mod backup_locks;
 mod branching;
 pub mod confirmation;
 mod copying;

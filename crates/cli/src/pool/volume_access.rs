@@ -1,6 +1,6 @@
 //! Changes of volumes in front of a person: in a pool that the command opens, or in one that a server has open.
 
-use super::{online_pool::OnlinePool, pool_place::PoolPlace, reporter};
+use super::{backup_locks::check_unlocked, online_pool::OnlinePool, pool_place::PoolPlace, reporter};
 use crate::{console::Console, server::place::ServerAddress};
 use report::Refusal;
 use serving::{
@@ -92,7 +92,12 @@ impl VolumeAccess {
     /// It is refused.
     pub async fn perform(&self, change: &VolumeChange) -> Result<ChangedVolume, Refusal> {
         match self {
-            Self::Stopped(open) => perform(change, &open.changeable()).await.map(ChangedVolume::from),
+            Self::Stopped(open) => {
+                if let VolumeChange::DeleteSnapshot { volume, snapshot } = change {
+                    check_unlocked(open.world(), open, (volume, snapshot))?;
+                }
+                perform(change, &open.changeable()).await.map(ChangedVolume::from)
+            }
             Self::Served(served) => served.perform(change).await,
         }
     }

@@ -12,6 +12,7 @@ mod application;
 pub mod arguments;
 mod backup_exports;
 mod backup_points;
+mod catalogue_file;
 mod drill_set;
 mod drills;
 mod freed_space;
@@ -32,6 +33,8 @@ mod verification;
 pub mod verifier_thread;
 pub mod verify_set;
 pub mod worker;
+
+pub use catalogue_file::read_catalogue;
 
 use crate::{console::Console, exit_status::ExitStatus};
 use arguments::{ProtectArguments, ProtectVerb};

@@ -1,6 +1,6 @@
 //! `spindle protect run --dry-run`: what would be made and deleted now, and what will exist.
 
-use super::run::KeptSet;
+use super::{catalogue_file::read_catalogue, run::KeptSet};
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
 use control::{
     sets::points::parts_of_id,
@@ -12,7 +12,7 @@ use control::{
 use protect::{
     UnixSecond,
     backup_schedule::{ClockReading, FilledSlots, SchedulePeriod, ScheduleProgress},
-    catalogue::{BackupCatalogue, CatalogueReader, CatalogueScope, MachineTime},
+    catalogue::{BackupCatalogue, MachineTime},
     retention::{
         BackupProof, ChangeRate, PrognosisRow, RetainedBackup, RetentionOutcome, RoundOutcome, decide,
         prognosis,
@@ -20,8 +20,8 @@ use protect::{
 };
 use report::{Refusal, duration::show_duration};
 use serde::Serialize;
-use std::{collections::BTreeMap, path::Path, time::Duration};
-use world::{ByteCount, IoErrorKind, World, real::host_files};
+use std::{collections::BTreeMap, time::Duration};
+use world::{ByteCount, World};
 
 /// Least age of a backup for a change rate.
 const RATE_SPAN_MIN_S: i64 = 3_600;
@@ -97,20 +97,6 @@ async fn outlook_of(world: &World, set: &KeptSet, server: &ServerConnection) -> 
         changes_bytes_a_day: rate.map(|rate| rate.bytes_a_day),
         outlook: outlook.iter().map(OutlookRow::of).collect(),
     })
-}
-
-/// The catalogue as it is, also while an agent has it open; `None` if there is none.
-fn read_catalogue(path: &Path) -> Result<Option<BackupCatalogue>, Refusal> {
-    let refused = |error: String| Refusal::new(format!("{}: {error}", path.display()), "");
-    let bytes = match host_files::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(refused(error.to_string())),
-    };
-    let mut reader = CatalogueReader::new(CatalogueScope::Live);
-    reader.receive(&bytes).map_err(|error| refused(error.to_string()))?;
-    let read = reader.finish().map_err(|error| refused(error.to_string()))?;
-    Ok(read.map(|read| read.catalogue))
 }
 
 fn progress_of(known: &BackupCatalogue) -> BTreeMap<SchedulePeriod, ScheduleProgress> {

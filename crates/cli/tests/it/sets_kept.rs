@@ -61,6 +61,35 @@ fn check_roles(bench: &Bench) {
     assert!(audit.contains("PUT /v1/sets/post/backups/1/holds/operator"), "{audit}");
 }
 
+/// A site file cannot destroy a volume with a locked backup, or let go of its set.
+fn expect_locked_against_files(bench: &Bench, backup: &str) {
+    bench.make_file("no-set.toml", SITE.as_bytes());
+    let why = refused(bench, &["apply", "no-set.toml"]);
+    assert!(
+        why.contains(&format!("the file lacks set post, whose backup {backup} is locked until")),
+        "{why}"
+    );
+    let mut file = format!("{SITE}{SET}");
+    for (text, instead) in [
+        ("[[volume]]\nname = 'log'\ngroup = 'logs'\ngb = 0.0078125\n", ""),
+        ("[[nbd]]\nname = 'log'\nvolume = 'logs/log'\n", ""),
+        ("volumes = ['store', 'logs/log']\nlogs = ['log']\n", "volumes = ['store']\n"),
+    ] {
+        assert!(file.contains(text), "{file}");
+        file = file.replace(text, instead);
+    }
+    bench.make_file("no-log.toml", file.as_bytes());
+    let why = refused(bench, &["apply", "no-log.toml", "--destroy", "logs/log"]);
+    assert!(why.contains(&format!("{backup} is a backup that is locked until")), "{why}");
+    let plan = bench.run(&["apply", "site.toml", "--state", "state", "--dry-run"]);
+    assert!(
+        plan.stdout.contains("nothing to change"),
+        "nothing was begun: {}{}",
+        plan.stdout,
+        plan.stderr
+    );
+}
+
 #[test]
 fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart() {
     let bench = Bench::new();
@@ -100,8 +129,13 @@ fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart()
     assert!(why.contains("only longer is possible"), "{why}");
     assert!(refused(&bench, &["protect", "list", "none"]).contains("there is no set none"));
     check_roles(&bench);
+    expect_locked_against_files(&bench, name);
     served.end();
 
+    // Nobody has the pools open: the catalogue says how long it is locked.
+    let deleted = bench.run(&["volume", "delete", &path, "--yes", name]);
+    assert_eq!(deleted.code, Some(2), "{}", deleted.stdout);
+    assert!(deleted.stderr.contains("nobody can delete it before"), "{}", deleted.stderr);
     assert!(bench.path("state/sets/post.catalogue").exists());
     let shown = json_of(&done(&bench.run(&["pool", "show", "state/pools/logs", "--json"])));
     let snapshots = shown["volumes"][0]["snapshots"].as_array().unwrap().clone();

@@ -56,6 +56,14 @@ impl CatalogueFiles for FolderCatalogues {
     }
 }
 
+/// The catalogues in the state folder of a server, by the names of their sets.
+pub fn catalogues_in(state: &Path) -> Vec<PathBuf> {
+    let folder = state.join(FOLDER);
+    let mut names = host_files::list(&folder).unwrap_or_default();
+    names.retain(|name| name.ends_with(END));
+    names.into_iter().map(|name| folder.join(name)).collect()
+}
+
 /// Keeps a copy of a catalogue beside it, as `SET.catalogue.before-TIME`.
 ///
 /// # Errors
@@ -92,6 +100,8 @@ mod tests {
         assert_eq!(catalogues.open("mail").unwrap().size().unwrap(), 6);
         let folder = host_files::list(&state.path().join(FOLDER)).unwrap();
         assert_eq!(folder, ["mail of boston.catalogue", "mail.catalogue"]);
+        assert_eq!(catalogues_in(state.path()).len(), 2);
+        assert!(catalogues_in(&state.path().join("elsewhere")).is_empty());
         let copy = catalogues.keep_copy("mail", UnixSecond(0)).unwrap().unwrap();
         assert_eq!(host_files::read(Path::new(&copy)).unwrap(), b"a line");
         for empty in ["mail of boston", "mail of nowhere"] {

@@ -3,12 +3,13 @@
 //! pools themselves.
 //!
 //! Reading order: [`wanted`] (the sets of a site file, checked) and [`set_texts`] (in words), [`points`] (points of backups in the pools), `pools` (what a
-//! keeper asks of them), [`catalogues`] (files of the state folder), [`served_set`] (what others see, and their orders),
+//! keeper asks of them), [`locks`] (what nobody may delete), [`catalogues`] (files of the state folder), [`served_set`] (what others see, and their orders),
 //! [`keeper`] (the flows), `standing` and `following` (of sets whose volumes lie in DR groups).
 
 pub mod catalogues;
 mod following;
 pub mod keeper;
+pub mod locks;
 pub mod points;
 mod pools;
 pub mod served_set;
@@ -16,7 +17,7 @@ pub mod set_texts;
 mod standing;
 pub mod wanted;
 
-pub use catalogues::{CatalogueFiles, FolderCatalogues, keep_copy};
+pub use catalogues::{CatalogueFiles, FolderCatalogues, catalogues_in, keep_copy};
 pub use served_set::{
     RebuiltCatalogue, ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders,
     SetReplication, SetRole,

@@ -116,6 +116,7 @@ impl SiteServer {
             self.stop_pool(&pool, refusal);
         }
         self.check_new(&mut steps, occasion).await?;
+        self.check_locks(&steps, &wanted).await?;
         let record = ApplyRecord { text: text.clone(), destroy, file, begun, online: None };
         self.journal.begin_apply(&record).map_err(|error| error.refusal())?;
         for name in &forgotten {
@@ -433,6 +434,8 @@ impl SiteServer {
             SiteStep::Serve { .. } => Ok(()),
             SiteStep::MakeDrGroup(_) => unreachable!("DR groups come last"),
             SiteStep::DestroyVolume { pool, volume, .. } => {
+                // A backup may have been made since the apply began.
+                self.check_volume_unlocked(pool, volume).await?;
                 let volume = volume.clone();
                 self.change(pool, "delete volume", move |pool| {
                     Box::pin(async move { pool.pool.delete_volume(&*volume, true).await })

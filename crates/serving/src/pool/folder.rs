@@ -109,6 +109,10 @@ impl OpenPool {
         }
     }
 
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }
