@@ -1,7 +1,7 @@
 //! Removing old copies of the clock: their snapshots go, what they alone refer to goes with the next prune.
 
 use crate::{
-    VaultResult,
+    VaultError, VaultResult,
     blob_id::BlobId,
     contents::{CopiedBackup, copied_backups},
     locks::{LockKind, VaultLock},
@@ -38,6 +38,9 @@ async fn forget_locked(repository: &Repository, catalogue: &str, stay: usize) ->
         match repository.access.store.delete(VaultFileKind::Snapshot, &copy.id.to_string()).await {
             Ok(()) => {}
             Err(error) if error.kind() == IoErrorKind::NotFound => {}
+            Err(error) if error.kind() == IoErrorKind::PermissionDenied => {
+                return Err(VaultError::NoDeletion(repository.access.store.describe()));
+            }
             Err(error) => return Err(error.into()),
         }
         removed.insert(copy.record.backup);

@@ -16,6 +16,7 @@ use crate::{
     packs::{BlobKind, PackedBlob, SealedBlob, pack_bytes},
     planted::{self, VaultBug},
     repository::Repository,
+    sealing::new_nonce,
     store::VaultFileKind,
     writer::{RepositoryWriter, write_index_of},
 };
@@ -90,6 +91,7 @@ impl Prune<'_> {
             outcome.unused_bytes = kept.iter().map(|one| one.unused_bytes).sum();
             return Ok(outcome);
         }
+        self.check_right().await?;
         if planted::is(VaultBug::PacksBeforeIndex) {
             self.delete_packs(&old).await?;
         }
@@ -178,6 +180,17 @@ impl Prune<'_> {
             return Err(VaultError::Cancelled);
         }
         self.lock.refresh().await
+    }
+
+    /// Deletes a pack that there is not: without the right to delete, packs would be written again, and the old ones stay.
+    async fn check_right(&self) -> VaultResult<()> {
+        let nobodys = BlobId::of(new_nonce(&self.repository.access.world).as_ref()).to_string();
+        match self.delete(VaultFileKind::Pack, &nobodys).await {
+            Err(VaultError::Io(error)) if error.kind() == IoErrorKind::PermissionDenied => {
+                Err(VaultError::NoDeletion(self.repository.access.store.describe()))
+            }
+            outcome => outcome,
+        }
     }
 
     async fn delete_packs(&self, old: &[PackUse]) -> VaultResult<()> {

@@ -82,12 +82,7 @@ fn expect_locked_against_files(bench: &Bench, backup: &str) {
     let why = refused(bench, &["apply", "no-log.toml", "--destroy", "logs/log"]);
     assert!(why.contains(&format!("{backup} is a backup that is locked until")), "{why}");
     let plan = bench.run(&["apply", "site.toml", "--state", "state", "--dry-run"]);
-    assert!(
-        plan.stdout.contains("nothing to change"),
-        "nothing was begun: {}{}",
-        plan.stdout,
-        plan.stderr
-    );
+    assert!(plan.stdout.contains("nothing to change"), "nothing was begun: {}{}", plan.stdout, plan.stderr);
 }
 
 #[test]

@@ -24,6 +24,7 @@ use vault::{
     checking::check,
     contents::{CopiedVolume, copied_backups},
     copying::copy,
+    pruning::prune,
     repository::Repository,
     restoring::{VaultRestoreTarget, restore},
     sealing::SealingKey,
@@ -56,6 +57,19 @@ struct Bucket {
     faults_every: Cell<u64>,
     /// Objects of a page.
     page: Cell<usize>,
+    policy: Cell<BucketPolicy>,
+    /// Requests that the policy refused.
+    refused: Cell<u64>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum BucketPolicy {
+    #[default]
+    All,
+    /// Nothing is written over, and locks alone are deleted.
+    AppendOnly,
+    /// Conditions of writes are not known.
+    NoConditions,
 }
 
 impl Bucket {
@@ -95,7 +109,18 @@ impl Bucket {
             assert_eq!(parts.uri.path(), "/mail-vault");
             return respond(200, self.list(&objects, parts.uri.query().unwrap()).into_bytes());
         };
+        let (policy, has_condition) = (self.policy.get(), parts.headers.contains_key("if-none-match"));
+        let refuse = |status| {
+            self.refused.set(self.refused.get() + 1);
+            respond(status, b"<Error><Code>Refused</Code><Message>by the policy</Message></Error>".to_vec())
+        };
         match (&parts.method, objects.get(key)) {
+            (&Method::PUT, _) if policy == BucketPolicy::NoConditions && has_condition => refuse(501),
+            (&Method::PUT, _) if policy == BucketPolicy::AppendOnly && !has_condition => refuse(403),
+            (&Method::PUT, Some(_)) if policy == BucketPolicy::AppendOnly => refuse(412),
+            (&Method::DELETE, _) if policy == BucketPolicy::AppendOnly && !key.starts_with("locks/") => {
+                refuse(403)
+            }
             (&Method::PUT, _) => {
                 objects.insert(key.to_owned(), body.to_vec());
                 respond(200, Vec::new())
@@ -238,6 +263,43 @@ fn what_a_store_lacks_and_refuses_for_good_is_an_error() {
             IoErrorKind::Disconnected
         );
         assert!(world.now().since(before) > Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn a_key_that_may_only_add_makes_copies_and_takes_nothing_away() {
+    beside(|world, store, bucket| async move {
+        bucket.policy.set(BucketPolicy::AppendOnly);
+        // A write is done and nobody hears of it: the next attempt finds it there.
+        bucket.faults_every.set(7);
+        let access = access(&world, Rc::clone(&store), 7);
+        let repository = Rc::new(Repository::make_with_key(&access, SealingKey::draw(&world)).await.unwrap());
+        copy_and_restore(&world, &repository).await;
+        assert!(bucket.refused.get() > 0, "no attempt came twice");
+        bucket.faults_every.set(0);
+        let other = store.write(VaultFileKind::Config, "", b"another vault".to_vec()).await.unwrap_err();
+        assert_eq!(other.kind(), IoErrorKind::AlreadyExists);
+        // What the one copy had is of no use any more.
+        bucket.objects.borrow_mut().retain(|name, _| !name.starts_with("snapshots/"));
+        let before = bucket.objects.borrow().clone();
+        let job = Job::under_way(&world);
+        let pruned = prune(&repository, &job).await;
+        assert!(matches!(pruned, Err(VaultError::NoDeletion(_))), "{pruned:?}");
+        assert!(*bucket.objects.borrow() == before, "something was written or went");
+        bucket.policy.set(BucketPolicy::All);
+        let pruned = prune(&repository, &job).await.unwrap();
+        assert!(pruned.packs_removed > 0, "{pruned:?}");
+    });
+}
+
+#[test]
+fn a_store_without_conditional_writes_says_so_once() {
+    beside(|world, store, bucket| async move {
+        bucket.policy.set(BucketPolicy::NoConditions);
+        let access = access(&world, store, 7);
+        let repository = Rc::new(Repository::make_with_key(&access, SealingKey::draw(&world)).await.unwrap());
+        copy_and_restore(&world, &repository).await;
+        assert_eq!(bucket.refused.get(), 1);
     });
 }
 

@@ -103,6 +103,7 @@ fn refused(place: &str, error: &VaultError) -> Refusal {
             "give the same command again: it goes on".to_owned()
         }
         VaultError::Io(_) => "what is done stays; give the same command again when it is remedied".to_owned(),
+        VaultError::NoDeletion(_) => "prune as an administrator of the store".to_owned(),
         VaultError::Mismatch(_) => String::new(),
     };
     Refusal::new(error.to_string(), remedy)

@@ -2,6 +2,10 @@
 //!
 //! Every request can be repeated: a write has the name and the bytes of before, a deletion finds nothing. So one that failed on
 //! the way, or that the store was too busy for, is sent again a few times, each after a longer pause.
+//!
+//! Objects are written only if there is none of their name (`if-none-match`), so a key with a policy that asks for this header,
+//! and lets it delete locks alone, can add to a vault and take nothing away. A store that does not know the header ignores it,
+//! or says so once.
 
 mod listing;
 mod signature;
@@ -16,7 +20,11 @@ use jiff::Timestamp;
 use listing::{S3Page, element};
 use sha2::{Digest, Sha256};
 use signature::{SignedParts, encode, hex, query_text};
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 use tls::ClientTls;
 use world::{Address, IoError, IoErrorKind, IoResult, LocalFuture, Network, WallTime, World, with_deadline};
 
@@ -49,6 +57,8 @@ struct S3Inner {
     network: Rc<dyn Network>,
     settings: S3Settings,
     idle: RefCell<Vec<http1::SendRequest<Full<Bytes>>>>,
+    /// The store said that it has no conditional writes.
+    is_unconditional: Cell<bool>,
 }
 
 /// A request to the store.
@@ -60,6 +70,8 @@ struct S3Request {
     query: Vec<(&'static str, String)>,
     range: Option<(u64, usize)>,
     body: Bytes,
+    /// If there is no object of this name.
+    is_for_new: bool,
 }
 
 struct S3Answer {
@@ -69,11 +81,17 @@ struct S3Answer {
 
 impl S3Store {
     pub fn new(world: &World, network: Rc<dyn Network>, settings: S3Settings) -> Self {
-        Self(Rc::new(S3Inner { world: world.clone(), network, settings, idle: RefCell::default() }))
+        Self(Rc::new(S3Inner {
+            world: world.clone(),
+            network,
+            settings,
+            idle: RefCell::default(),
+            is_unconditional: Cell::default(),
+        }))
     }
 
     fn request(&self, method: &'static str, key: String) -> S3Request {
-        S3Request { method, key, query: Vec::new(), range: None, body: Bytes::new() }
+        S3Request { method, key, query: Vec::new(), range: None, body: Bytes::new(), is_for_new: false }
     }
 
     fn key(&self, path: &str) -> String {
@@ -100,6 +118,9 @@ impl S3Inner {
                     let story = format!("{what}: {}", answer.story());
                     match answer.status.as_u16() {
                         404 => return Err(IoError::new(IoErrorKind::NotFound, story)),
+                        412 => return Err(IoError::new(IoErrorKind::AlreadyExists, story)),
+                        501 if request.is_for_new && !self.is_unconditional.replace(true) => story,
+                        409 if request.is_for_new => story,
                         416 => return Err(IoError::new(IoErrorKind::OutOfRange, story)),
                         401 | 403 => return Err(IoError::new(IoErrorKind::PermissionDenied, story)),
                         507 => return Err(IoError::new(IoErrorKind::NoSpace, story)),
@@ -169,6 +190,9 @@ impl S3Inner {
         ];
         if let Some((at, length)) = request.range {
             headers.push(("range", format!("bytes={at}-{}", at + (length as u64).saturating_sub(1))));
+        }
+        if request.is_for_new && !self.is_unconditional.get() {
+            headers.push(("if-none-match", "*".to_owned()));
         }
         if let Some(token) = &settings.credentials.session_token {
             headers.push(("x-amz-security-token", token.clone()));
@@ -283,7 +307,22 @@ impl VaultStore for S3Store {
 
     fn write(&self, kind: VaultFileKind, name: &str, bytes: Vec<u8>) -> LocalFuture<IoResult<()>> {
         let (inner, request) = (Rc::clone(&self.0), self.request("PUT", self.key(&kind.path(name))));
-        Box::pin(async move { inner.send(S3Request { body: bytes.into(), ..request }).await.map(drop) })
+        Box::pin(async move {
+            let body = Bytes::from(bytes);
+            let written =
+                inner.send(S3Request { body: body.clone(), is_for_new: true, ..request.clone() }).await;
+            match written {
+                // Its name is the sum of its content: an earlier attempt wrote it.
+                Err(error) if error.kind() == IoErrorKind::AlreadyExists && kind != VaultFileKind::Config => {
+                    Ok(())
+                }
+                Err(error) if error.kind() == IoErrorKind::AlreadyExists => {
+                    let there = inner.send(S3Request { method: "GET", ..request }).await?;
+                    if there.body == body { Ok(()) } else { Err(error) }
+                }
+                written => written.map(drop),
+            }
+        })
     }
 
     fn delete(&self, kind: VaultFileKind, name: &str) -> LocalFuture<IoResult<()>> {
