@@ -1,6 +1,13 @@
 //! `spindle protect rebuild`: a lost catalogue, made again from the notes of snapshots.
 
-use super::server_pools::ServerPools;
+use super::{
+    server_pools::ServerPools,
+    vault::{
+        arguments::VaultPassword,
+        opening::OpenVault,
+        rebuilt::{VaultCopies, note_copies},
+    },
+};
 use crate::{
     console::Console,
     exit_status::ExitStatus,
@@ -16,6 +23,7 @@ use protect::{
     set_keeper::collect_backups,
 };
 use report::Refusal;
+use serde::Serialize;
 use std::{
     path::{Path, PathBuf},
     process,
@@ -30,11 +38,12 @@ use world::{
 #[command(after_help = "Examples:
   spindle protect rebuild mail
   spindle protect rebuild mail --id 73cd3e2c16d9a5e1
+  spindle protect rebuild mail --vault /mnt/nas/mail --password-file secret         with the copies there
   spindle protect rebuild mail --catalogue /var/lib/spindle/sets/mail.catalogue     of an agent, on its mail host
 
 When a catalogue is lost, the set goes on with a new one, and says how many snapshots are of another. This makes that one again \
 from the notes of the snapshots: numbers, kinds, slots and labels come back. Proofs, holds, evidence and history do not, and \
-locks begin again. The present catalogue is kept as a copy beside it; backups of its own become another catalogue's, so rebuild \
+locks begin again. With --vault the copies there are noted, too, and backups that it alone has are listed. The present catalogue is kept as a copy beside it; backups of its own become another catalogue's, so rebuild \
 before there are many. All pools must answer. End an agent first. It takes a token with the role admin; for an agent's, read.
 
 Exits with 0, and with 2 if it was refused.")]
@@ -50,6 +59,22 @@ pub struct RebuildArguments {
     /// The catalogue's file of an agent that is ended
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
+
+    /// Vault whose copies the catalogue is to have: a folder, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "VAULT", conflicts_with = "catalogue")]
+    pub vault: Option<String>,
+
+    #[command(flatten)]
+    pub password: VaultPassword,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct RebuiltAnswer<'a> {
+    #[serde(flatten)]
+    rebuilt: &'a RebuiltRow,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<&'a VaultCopies>,
 }
 
 /// Runs the verb to its end.
@@ -60,6 +85,11 @@ pub async fn run(
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
     let server = Rc::new(place.connection(world)?);
+    // Before anything is changed: a vault that does not open is known at once.
+    let vault = match &arguments.vault {
+        Some(vault) => Some(OpenVault::open(world, vault, &arguments.password).await?),
+        None => None,
+    };
     let rebuilt = match &arguments.catalogue {
         None => of_server(arguments, &server).await?,
         Some(file) => of_agent(world, arguments, file, &server).await?,
@@ -75,8 +105,21 @@ pub async fn run(
     if let Some(copy) = copy {
         console.say(&format!("  the one before is {copy}"));
     }
+    let copies = match &vault {
+        Some(vault) => Some(note_copies(&server, (&arguments.set, &rebuilt), vault).await?),
+        None => None,
+    };
+    if let Some(VaultCopies { noted, in_vault_alone, .. }) = &copies {
+        console.say(&format!("  copies in the vault: {}", noted.len()));
+        if !in_vault_alone.is_empty() {
+            console.say(&format!(
+                "  in the vault alone: {}; 'spindle protect vault restore' gets them back",
+                in_vault_alone.join(", ")
+            ));
+        }
+    }
     if console.is_for_programs() {
-        console.json_of(&rebuilt)?;
+        console.json_of(&RebuiltAnswer { rebuilt: &rebuilt, copies: copies.as_ref() })?;
     }
     console.finish(ExitStatus::Pass)
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     exported::{is_here, judge, noise},
+    judged_exports::until,
     pool_drives::done,
     sites_served::Served,
     spindle::{Bench, ProgramOutput, is_full_run, json_of},
@@ -185,6 +186,57 @@ fn a_set_is_copied_by_its_difference_and_got_back_where_no_server_is() {
     assert!(fs::read(bench.path("images/mail/store.img")).unwrap() == store);
     assert_eq!(check(&bench)["result"], "whole");
     judge_by_restic(&bench);
+}
+
+/// The number of a backup that the vault alone has may be given again: that is another backup.
+#[test]
+fn a_lost_catalogue_has_the_copies_in_the_vault_again() {
+    let mut scene = Scene::begin();
+    scene.write("/store", 1 << 20, &noise(1 << 20, 1));
+    let (first, second) = (scene.back_up(), scene.back_up());
+    let names: Vec<Value> = [&first, &second].map(|backup| scene.copy(backup)["backup"].clone()).into();
+    let verb = |scene: &Scene, words: &[&str]| {
+        json_of(&done(&scene.bench.run(&[words, &["--state", "state", "--json"]].concat())))
+    };
+    // The set keeps it as the base of the next copy; an administrator does not.
+    let name = names[1].as_str().unwrap();
+    for volume in ["store", "log"] {
+        let point = format!("state/pools/mail/{volume}@{name}");
+        done(&scene.bench.run(&["volume", "delete", &point, "--yes", name]));
+    }
+    let Scene { bench, served, store, log } = scene;
+    served.end();
+    fs::remove_file(bench.path("state/sets/post.catalogue")).unwrap();
+    let served = Served::begin(&bench);
+    let mut scene = Scene { bench, served, store, log };
+    let strays = || verb(&scene, &["protect", "list", "post"])["problems"]["strays"].is_string();
+    until("the lost catalogue is missed", strays);
+    let rebuild = ["protect", "rebuild", "post", "--vault", "vault", "--state", "state"];
+    let no_password = scene.bench.run(&rebuild);
+    assert_eq!(no_password.code, Some(2), "{}", no_password.stdout);
+    let rebuilt = json_of(&done(&scene.run(&rebuild)));
+    assert_eq!(rebuilt["copies"]["noted"], Value::Array(vec![names[0].clone()]), "{rebuilt}");
+    assert_eq!(rebuilt["copies"]["in_vault_alone"], Value::Array(vec![names[1].clone()]), "{rebuilt}");
+    let row_of = |scene: &Scene, number: &str| {
+        let rows = verb(scene, &["protect", "list", "post"])["backups"].as_array().unwrap().clone();
+        rows.into_iter().find(|row| row["number"].to_string() == number).unwrap_or_default()
+    };
+    until("the copy is shown", || {
+        row_of(&scene, &first)["copies"].as_array().is_some_and(|all| all.len() == 1)
+    });
+
+    scene.write("/store", 9 << 20, &noise(1 << 20, 2));
+    let mut next = scene.back_up();
+    while next.parse::<u64>().unwrap() < second.parse().unwrap() {
+        next = scene.back_up();
+    }
+    let copied = scene.copy(&next);
+    assert_eq!((&copied["was_there"], copied["backup"] != names[1]), (&false.into(), true), "{copied}");
+    let Scene { bench, served, .. } = scene;
+    served.end();
+    let listed = json_of(&done(&run(&bench, &["protect", "vault", "list", "vault"])));
+    assert_eq!(listed.as_array().unwrap().len(), 3, "{listed}");
+    assert_eq!(check(&bench)["result"], "whole");
 }
 
 /// The first backup is copied at once; the next one waits for its slot.

@@ -84,7 +84,7 @@ impl BackupCopier<'_> {
         let repository = &self.vault.repository;
         let there = copied_backups(repository).await.map_err(|error| self.vault.refused(&error))?;
         let (catalogue, number) = (backup.note.set.to_string(), backup.note.sequence);
-        if let Some(copy) = there.iter().find(|copy| is_of(copy, &catalogue, number)) {
+        if let Some(copy) = there.iter().find(|copy| is_of(copy, &catalogue, backup)) {
             return Ok(MadeCopy {
                 snapshot: copy.id.to_string(),
                 was_there: true,
@@ -207,9 +207,10 @@ fn is_first_of_its_week(earlier: &[CopiedBackup], catalogue: &str, now_s: i64) -
     last_s.is_some_and(|last_s| last_s.div_euclid(WEEK_S) < now_s.div_euclid(WEEK_S))
 }
 
-/// True if a copy is of this backup.
-fn is_of(copy: &CopiedBackup, catalogue: &str, number: u64) -> bool {
-    copy.record.catalogue == catalogue && copy.record.backup == number
+/// True if a copy is of this backup. A catalogue that was made again may give a number that the vault knows to another one.
+fn is_of(copy: &CopiedBackup, catalogue: &str, backup: &PointsOfBackup) -> bool {
+    let CopiedBackup { record, .. } = copy;
+    record.catalogue == catalogue && record.backup == backup.note.sequence && record.name == backup.name
 }
 
 fn numbers_of(copies: &[CopiedBackup], catalogue: &str) -> Vec<u64> {

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `arguments`, `opening` (the vault, and its password) with `s3_place`, `watch` (progress, Ctrl-C), `exported` (volumes and
 //! snapshots of a server as devices), `differences`, `copying` (one copy), then the verbs `copy`, `list`, `check`, `prune`, and
-//! `restore` with `targets`; and `copier_thread` (copies by the clock).
+//! `restore` with `targets`; `rebuilt` (copies for `protect rebuild`); and `copier_thread` (copies by the clock).
 
 pub mod arguments;
 mod check;
@@ -12,8 +12,9 @@ pub mod copying;
 mod differences;
 mod exported;
 mod list;
-mod opening;
+pub mod opening;
 mod prune;
+pub mod rebuilt;
 mod restore;
 mod s3_place;
 mod targets;
