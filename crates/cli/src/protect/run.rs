@@ -94,7 +94,7 @@ fn read_sets(arguments: &ProtectRunArguments) -> Result<(Site, Vec<WantedSet>), 
     let refused = |problem: String| Refusal::new(format!("{}: {problem}", path.display()), "");
     let text = host_files::read_to_string(path).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let site = Site::from_toml(&text).map_err(|error| refused(error.to_string()))?;
-    let wanted = wanted_sets(&site, &SiteIndex::of(&site))?;
+    let wanted = wanted_sets(&SiteIndex::of(&site))?;
     if let Some(unknown) =
         arguments.sets.iter().find(|name| wanted.iter().all(|set| set.settings.name != **name))
     {

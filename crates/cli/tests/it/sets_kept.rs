@@ -15,6 +15,10 @@ set = 'post'
 volumes = ['store', 'logs/log']
 logs = ['log']
 schedules = ['60x1min', '24x1h']
+[[snapshots]]
+name = 'hourly'
+groups = ['mail']
+schedules = ['24x1h']
 ";
 
 fn backups(bench: &Bench) -> Vec<Value> {
@@ -98,6 +102,11 @@ fn backups_of_two_pools_are_made_held_locked_and_deleted_and_outlive_a_restart()
         (&1.into(), &"crash".into(), &"schedule".into())
     );
     assert_eq!(first["points"].as_array().unwrap().len(), 2, "{first}");
+    let hourly = || done(&bench.run(&["protect", "list", "hourly", "--state", "state"]));
+    until("snapshots are a set, too", || hourly().contains("full, crash, unproven"));
+    assert!(hourly().starts_with("hourly: 24x1h in UTC: mail/store\n"), "{}", hourly());
+    let schedules = done(&bench.run(&["schedule", "list", "--state", "state"]));
+    assert!(!schedules.contains("hourly"), "{schedules}");
 
     let made = order(&bench, &["protect", "now", "post", "--hold", "upgrade"]);
     assert_eq!((&made["kind"], &made["holds"][0]), (&"full".into(), &"upgrade".into()), "{made}");

@@ -28,6 +28,11 @@ pub(crate) fn wanted_schedules(
     for table in &site.snapshots {
         let name = &table.name;
         let lacks = |what: &str| format!("snapshots {name:?}: none are taken, for it says no {what}");
+        if table.is_set() {
+            // Sets keep it; without volumes there is none.
+            notes.extend(index.scheduled_volumes(table).next().is_none().then(|| lacks("volumes")));
+            continue;
+        }
         let (Some(every_hours), Some(keep)) = (table.every_hours, table.keep) else {
             notes.push(lacks(if table.every_hours.is_none() { "every_hours" } else { "keep" }));
             continue;

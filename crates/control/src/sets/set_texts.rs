@@ -1,16 +1,17 @@
 //! Sets of a site file in words: a plan of changes compares these with those of the file that was applied last.
 
 use super::wanted::{WantedFreeze, WantedSet};
-use plan::site::{ProtectedSet, Site};
+use plan::site::{ProtectedSet, SiteIndex};
 use protect::set_keeper::SetVolume;
 use std::collections::BTreeMap;
 
 /// Sets in words, as [`WantedSite::services`](crate::site::WantedSite::services) has them. All keys are among the words:
 /// whatever changes is shown.
-pub(crate) fn set_texts(site: &Site, sets: &[WantedSet]) -> BTreeMap<(&'static str, String), String> {
+pub(crate) fn set_texts(index: &SiteIndex, sets: &[WantedSet]) -> BTreeMap<(&'static str, String), String> {
+    let tables = index.protected_sets();
     let text = |set: &WantedSet| {
         let name = &set.settings.name;
-        let table = site.sets.iter().find(|table| table.set == *name)?;
+        let table = tables.iter().find(|table| table.set == *name)?;
         Some((("set", name.clone()), set_text(set, table)))
     };
     sets.iter().filter_map(text).collect()

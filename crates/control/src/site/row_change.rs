@@ -488,6 +488,11 @@ fn set_schedule(site: &mut Site, name: &str, patch: SchedulePatch) -> Result<Row
     }
     let known = site.snapshots.iter_mut().find(|known| known.name == name);
     let known = known.ok_or_else(|| RowRefusal::not_found(format!("there is no schedule {name}")))?;
+    if known.is_set() {
+        return Err(RowRefusal::exists(format!(
+            "{name} is a set of backups; change its table in the site file"
+        )));
+    }
     let before = known.clone();
     known.groups = patch.groups.unwrap_or_else(|| before.groups.clone());
     known.volumes = volumes.unwrap_or_else(|| before.volumes.clone());

@@ -120,14 +120,14 @@ impl WantedSite {
         let is_pool = |name: &str| pools.iter().any(|pool| pool.name == name);
         let (schedules, without_effect) = wanted_schedules(site, index, is_pool)?;
         notes.extend(without_effect);
-        let (sets, not_here) = sets_of_pools(wanted_sets(site, index)?, is_pool);
+        let (sets, not_here) = sets_of_pools(wanted_sets(index)?, is_pool);
         notes.extend(not_here);
         let own = context.site.as_deref().unwrap_or(&site.serve.site);
         let dr_groups = wanted_dr_groups((site, index), own, is_pool)?;
         let listens = site.replication.as_ref().is_some_and(|replication| !replication.listen.is_empty());
         let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
         let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
-        services.append(&mut set_texts(site, &sets));
+        services.append(&mut set_texts(index, &sets));
         services.append(&mut notifier_texts(&notifiers));
         let in_pools = |one: &WantedSchedule| {
             let name = one.name.clone();

@@ -185,7 +185,7 @@ pub(super) async fn list(
 ) -> Result<Json<Vec<ScheduleRow>>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let (view, progress) = (api.site.look(), api.site.schedules());
-    let rows = view.site.snapshots.iter();
+    let rows = view.site.snapshots.iter().filter(|schedule| !schedule.is_set());
     let rows = rows.map(|schedule| ScheduleRow::of(schedule, &progress, |pool| caller.sees(pool)));
     Ok(Json(rows.filter(|row| !row.is_empty() || caller.need_all_pools().is_ok()).collect()))
 }
@@ -200,7 +200,7 @@ pub(super) async fn show(
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
     let (view, progress) = (api.site.look(), api.site.schedules());
-    let schedule = view.site.snapshots.iter().find(|schedule| schedule.name == name);
+    let schedule = view.site.snapshots.iter().find(|schedule| schedule.name == name && !schedule.is_set());
     let schedule = schedule.ok_or_else(|| missing("schedule", &name))?;
     let row = ScheduleRow::of(schedule, &progress, |pool| caller.sees(pool));
     match !row.is_empty() || caller.need_all_pools().is_ok() {

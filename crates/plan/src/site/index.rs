@@ -1,7 +1,7 @@
 //! Lookups by name in a site that does not change meanwhile. A site may have thousands of volumes, exports and targets, each of
 //! which refers to others by name.
 
-use super::{Site, SiteTarget, Snapshots, Volume, split_snapshot};
+use super::{ProtectedSet, Site, SiteTarget, Snapshots, Volume, split_snapshot};
 use std::collections::{BTreeSet, HashMap};
 
 /// The volumes and targets of a site by their names.
@@ -73,5 +73,21 @@ impl<'s> SiteIndex<'s> {
         self.site.volumes.iter().filter(move |volume| {
             schedule.groups.contains(&volume.group) || named.contains(&(&volume.group, &volume.name))
         })
+    }
+
+    /// The sets of backups: `[[protect]]`, and those of `[[snapshots]]` that have volumes and the schedules of sets.
+    pub fn protected_sets(&self) -> Vec<ProtectedSet> {
+        let of_snapshots = |table: &'s Snapshots| ProtectedSet {
+            set: table.name.clone(),
+            volumes: self
+                .scheduled_volumes(table)
+                .map(|volume| format!("{}/{}", volume.group, volume.name))
+                .collect(),
+            schedules: table.schedules.clone(),
+            zone: table.zone.clone(),
+            ..ProtectedSet::default()
+        };
+        let tables = self.site.snapshots.iter().filter(|table| table.is_set()).map(of_snapshots);
+        self.site.sets.iter().cloned().chain(tables.filter(|set| !set.volumes.is_empty())).collect()
     }
 }

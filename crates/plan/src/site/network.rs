@@ -194,6 +194,12 @@ pub struct Snapshots {
     /// Further volumes that are snapshotted: VOLUME or GROUP/VOLUME. A volume has eight schedules at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
+    /// Up to eight schedules as sets have them, COUNTxPERIOD or COUNTxPERIOD@TIME, in place of every_hours, at and keep: the table is then a set of backups that nothing freezes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<String>,
+    /// Time zone of these, by its name in the IANA database; UTC if left out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub zone: String,
     /// Hours from one snapshot to the next, from a minute (0.0167) to 31 days (744).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_hours: Option<f64>,
@@ -209,6 +215,13 @@ pub struct Snapshots {
     /// Server that verifies the databases in snapshots: a separate one, or the name of the mailbox server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub verified_on: String,
+}
+
+impl Snapshots {
+    /// True if it is a set of backups without a freeze.
+    pub fn is_set(&self) -> bool {
+        !self.schedules.is_empty()
+    }
 }
 
 /// Backups of the databases.

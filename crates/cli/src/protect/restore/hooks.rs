@@ -39,7 +39,7 @@ impl<'h> HostHooks<'h> {
         let refused = |problem: String| Refusal::new(format!("{}: {problem}", site.display()), "");
         let text = host_files::read_to_string(site).map_err(|error| Refusal::new(error.to_string(), ""))?;
         let parsed = Site::from_toml(&text).map_err(|error| refused(error.to_string()))?;
-        let sets = wanted_sets(&parsed, &SiteIndex::of(&parsed))?;
+        let sets = wanted_sets(&SiteIndex::of(&parsed))?;
         let known = sets.into_iter().find(|known| known.settings.name == set);
         let hooks = known.ok_or_else(|| refused(format!("there is no set {set:?}")))?.restore;
         if hooks.before.is_none() && hooks.after.is_none() {

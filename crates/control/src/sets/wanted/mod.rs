@@ -4,7 +4,7 @@ mod schedules;
 
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
 use plan::site::{
-    ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVault, SetVerification, Site, SiteIndex,
+    ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVault, SetVerification, SiteIndex,
 };
 use protect::{
     UnixSecond,
@@ -92,8 +92,8 @@ impl WantedFreeze {
 /// # Errors
 ///
 /// A set says what cannot be done, or too little.
-pub fn wanted_sets(site: &Site, index: &SiteIndex) -> Result<Vec<WantedSet>, Refusal> {
-    site.sets.iter().map(|table| wanted_set(table, index)).collect()
+pub fn wanted_sets(index: &SiteIndex) -> Result<Vec<WantedSet>, Refusal> {
+    index.protected_sets().iter().map(|table| wanted_set(table, index)).collect()
 }
 
 /// The sets whose pools are all here, and lines about those of which only some are. Those of other sites are left out.

@@ -1,6 +1,7 @@
 //! Tables of sets, read and refused.
 
 use super::{super::set_texts::set_texts, *};
+use plan::site::Site;
 use protect::backup::hooks::HookPhase;
 
 const SITE: &str = "
@@ -68,7 +69,7 @@ const PLAIN: &str =
 
 fn read(tables: &str) -> Result<Vec<WantedSet>, String> {
     let site = Site::from_toml(&format!("{SITE}{tables}")).map_err(|error| error.to_string())?;
-    wanted_sets(&site, &SiteIndex::of(&site)).map_err(|refusal| refusal.to_string())
+    wanted_sets(&SiteIndex::of(&site)).map_err(|refusal| refusal.to_string())
 }
 
 #[test]
@@ -215,11 +216,34 @@ fn sets_of_other_sites_are_left_out_and_those_of_two_sites_are_named() {
 }
 
 #[test]
+fn snapshots_with_the_schedules_of_sets_are_a_set_that_nothing_freezes() {
+    let sets = read(
+        "[[snapshots]]\nname = 'hourly'\ngroups = ['dbs']\nvolumes = ['logs/log']\nschedules = ['24x1h', '14x1d@02:30']\n\
+         zone = 'Europe/Berlin'\n[[snapshots]]\nname = 'old'\ngroups = ['dbs']\nevery_hours = 1\nkeep = 2\n",
+    )
+    .unwrap();
+    let [hourly] = &sets[..] else { panic!("{sets:?}") };
+    assert_eq!((hourly.settings.name.as_str(), &hourly.freeze), ("hourly", &WantedFreeze::Nothing));
+    let volumes: Vec<String> = hourly.settings.volumes.iter().map(ToString::to_string).collect();
+    assert_eq!(volumes, ["dbs/store", "logs/log"]);
+    assert_eq!(hourly.settings.schedules.zone().to_string(), "Europe/Berlin");
+    assert!(hourly.settings.verification.is_none());
+    let refused =
+        |keys: &str| read(&format!("[[snapshots]]\nname = 'x'\ngroups = ['dbs']\n{keys}")).unwrap_err();
+    assert!(refused("schedules = ['1x1d']\nkeep = 3").contains("say schedules and keep"));
+    assert!(refused("zone = 'UTC'\nkeep = 3").contains("zone has no effect without schedules"));
+    assert!(refused("schedules = ['often']").contains("often"), "{}", refused("schedules = ['often']"));
+    let two = "[[protect]]\nset = 'x'\nvolumes = ['store']\nschedules = ['1x1d']\n[[snapshots]]\nname = 'x'\n\
+               groups = ['dbs']\nschedules = ['1x1d']\n";
+    assert!(read(two).unwrap_err().contains("is called so too"));
+}
+
+#[test]
 fn whatever_a_table_says_is_among_its_words() {
     let words = |tables: &str| {
         let site = Site::from_toml(&format!("{SITE}{tables}")).unwrap();
-        let sets = wanted_sets(&site, &SiteIndex::of(&site)).unwrap();
-        set_texts(&site, &sets).remove(&("set", "mail".to_owned())).unwrap()
+        let sets = wanted_sets(&SiteIndex::of(&site)).unwrap();
+        set_texts(&SiteIndex::of(&site), &sets).remove(&("set", "mail".to_owned())).unwrap()
     };
     assert_eq!(
         words(MAIL),
