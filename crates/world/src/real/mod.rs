@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or helper threads), `ring` and `executor`, which waits in it,
 //! `plain` (without io_uring, under tokio's executor), `busy_poll` (polling before blocking), `step_times` (durations of polls), [`file`](mod@file), [`folder`], [`sockets`]; then
-//! `thread_start`, [`workers`], [`programs`], [`user`], [`freeze`] (of mounted filesystems), [`clock`], [`signals`], [`host`] (facts about this machine), `process_limits` (file handles
+//! `thread_start`, [`workers`], [`programs`], [`user`], [`freeze`] (of mounted filesystems), [`clock`], [`signals`], [`service_manager`], [`host`] (facts about this machine), `process_limits` (file handles
 //! and file sizes), [`host_files`] (ordinary small files), [`append_file`] (files that grow line by line) and [`state_file`].
 
 // The one module that may use the operating system directly.
@@ -33,6 +33,8 @@ pub mod host_files;
 pub mod programs;
 
 pub mod runtime;
+
+pub mod service_manager;
 
 pub mod signals;
 
