@@ -3,7 +3,7 @@
 use crate::tree;
 
 /// Endings of files, with the beginnings of the paths where they may lie; none is everywhere.
-const KINDS: [(&str, &[&str]); 15] = [
+const KINDS: [(&str, &[&str]); 18] = [
     ("rs", &[]),
     ("md", &[]),
     ("toml", &[]),
@@ -16,9 +16,15 @@ const KINDS: [(&str, &[&str]); 15] = [
     ("html", &["crates/report/"]),
     ("css", &["crates/report/src/html/"]),
     ("txt", &["crates/cli/tests/it/", "crates/control/tests/it/"]),
-    ("sh", &["xtask/guest/", ".cargo/", "hooks/"]),
+    ("sh", &["xtask/guest/", ".cargo/", "hooks/", "packaging/judge/"]),
+    ("service", &["packaging/systemd/"]),
+    ("sysusers", &["packaging/systemd/"]),
+    ("default", &["packaging/debian/"]),
     ("lock", &["Cargo.lock", "fuzz/Cargo.lock"]),
-    ("", &[".ci/run", ".gitignore", "fuzz/.gitignore", "LICENSE", "hooks/", "xtask/guest/init"]),
+    (
+        "",
+        &[".ci/run", ".gitignore", "fuzz/.gitignore", "LICENSE", "hooks/", "packaging/", "xtask/guest/init"],
+    ),
 ];
 
 #[test]

@@ -6,12 +6,15 @@ pub mod arguments;
 mod demonstration;
 mod link;
 mod own_folder;
+#[cfg(debug_assertions)]
+mod planted_hang;
 mod print;
 mod recovery_key;
 mod serve;
 mod served_site;
 mod shown_changes;
 mod shown_services;
+mod supervision;
 
 pub use api::socket_of;
 pub use apply::apply;

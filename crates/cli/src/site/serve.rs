@@ -2,7 +2,7 @@
 
 use super::{
     api, arguments::ServeArguments, demonstration, folder_of, link, own_folder::OwnFolder, read_site,
-    recovery_key, setting, shown_changes, shown_services, state_of,
+    recovery_key, setting, shown_changes, shown_services, state_of, supervision::Supervision,
 };
 use crate::{
     console::Console,
@@ -51,8 +51,11 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
     let is_demonstration = arguments.file.is_none() && is_missing;
     let text = if is_demonstration { demonstration::TEXT.to_owned() } else { read_site(&file)? };
     let options = RealOptions::default();
+    let supervision = Supervision::begin(&console);
     real::run(0, options, async |world: World| {
         let (notices, reader) = notice::channel("serve");
+        supervision.starting(&world).await;
+        supervision.watch(&world, &notices);
         // From here on they do not end the process.
         let signal = interrupted();
         let mut ended = Box::pin(async move { _ = signal.await });
@@ -66,7 +69,8 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                 demonstration::begin((&world, &console), (&state, &file), &journal)?;
             }
             let site_folder = folder_of(&file)?;
-            let setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
+            let mut setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
+            setting.threads = supervision.threads(RealThreads { seed: 0, options });
             let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
             let link = match link::start(
                 (&world, &server),
@@ -136,6 +140,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
         }
         api::show((api, server), &console);
         console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
+        supervision.ready(&world, server).await;
         loop {
             // A request of the API, or else a reload.
             let wanted = with_deadline(reloads.requested(), server.next_request());
@@ -145,8 +150,12 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             };
             let done = match wanted {
                 None => {
+                    supervision.reloading(&world).await;
                     let reloading = reload(server, &file, &console, (&notices, world.wall()));
-                    with_notices(&mut reader, &console, reloading).await
+                    let reloaded = with_notices(&mut reader, &console, reloading).await;
+                    // Also if the file is wrong: what was served is served on.
+                    supervision.ready(&world, server).await;
+                    reloaded
                 }
                 Some(request) => {
                     // An apply that is cut short goes on with the next one.
@@ -154,7 +163,12 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
                     let Some(is_changed) = with_notices(&mut reader, &console, answering).await else {
                         break;
                     };
-                    if is_changed { shown_services::show(server, &console) } else { Ok(()) }
+                    if is_changed {
+                        supervision.changed(&world, server).await;
+                        shown_services::show(server, &console)
+                    } else {
+                        Ok(())
+                    }
                 }
             };
             if let Err(refusal) = done {
@@ -162,6 +176,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             }
             recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), &console);
         }
+        supervision.stopping(&world).await;
         notices.occurred("server_stopped", "the server ends as it was told to");
         say_end(&mut reader, &console, running.stop(&world)).await
     })

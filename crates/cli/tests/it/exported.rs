@@ -70,10 +70,16 @@ pub fn lines_of(bench: &Bench, arguments: &[&str]) -> Vec<String> {
 /// True if a judge is installed. If not, prints a line, and fails where judges are required.
 pub fn is_here(program: &str, package: &str) -> bool {
     // Not every program knows `--version` (iscsi-ls does not).
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let here = std::env::split_paths(&paths).any(|folder| folder.join(program).is_file());
+    let here = is_installed(program, package);
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
     assert!(here || !required, "{program} is required: apt-get install {package}");
+    here
+}
+
+/// True if a program is there that no full set of judges needs; prints a line if not.
+pub fn is_installed(program: &str, package: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let here = std::env::split_paths(&paths).any(|folder| folder.join(program).is_file());
     if !here {
         println!("skipped: {program} is not installed (apt-get install {package})");
     }
