@@ -1,6 +1,7 @@
 //! Creating a pool of new files or of blank raw devices.
 
 use super::{
+    disks::{DeviceContent, content_of},
     domains::{NamedDomain, of_new_drives},
     folder::{hold, refusal},
     joining_drive::{JoiningDrive, check_apart, check_distinct},
@@ -17,7 +18,6 @@ use array::{
     error::Error,
     format::{DomainName, PoolId, SparingLevel},
     pool::{NewPool, create_with_copies},
-    superblocks::read_places,
 };
 use report::Refusal;
 use std::{
@@ -27,8 +27,7 @@ use std::{
 use world::{
     BlockDevice, ByteCount, World,
     real::{
-        AccessMode, FileDevice,
-        host::{self, DeviceSignature},
+        AccessMode, FileDevice, host,
         host_files::{self, PathKind},
     },
 };
@@ -233,18 +232,15 @@ pub(super) async fn check_device(world: &World, path: &Path, access: &RemoteSett
 /// to empty it at once.
 async fn check_blank(path: &Path, device: &Rc<dyn BlockDevice>, emptying: &str) -> Result<(), Refusal> {
     let shown = path.display();
-    if let Some(superblock) = read_places(device).await.newest {
-        let (name, pool) = (&superblock.name, superblock.pool);
-        return Err(Refusal::new(
+    match content_of(device).await.map_err(|error| storage(&error))? {
+        DeviceContent::Blank => Ok(()),
+        DeviceContent::PoolDrive { name, pool } => Err(Refusal::new(
             format!("{shown} is not empty: it is a drive of the pool {name:?} ({pool})"),
             format!(
                 "'spindle pool show' of that pool says whether anything lies on it alone; if nothing does, {emptying}"
             ),
-        ));
-    }
-    match host::signature_of(&**device).await.map_err(|error| storage(&error))? {
-        DeviceSignature::Blank => Ok(()),
-        held => Err(Refusal::new(
+        )),
+        DeviceContent::Held(held) => Err(Refusal::new(
             format!("{shown} is not empty: it holds {held}"),
             format!("{emptying}, or choose another"),
         )),

@@ -9,6 +9,7 @@ pub mod cut;
 pub mod damaged;
 pub mod departure;
 pub mod difference;
+pub mod disks;
 pub mod domains;
 pub mod drive_search;
 pub mod events;

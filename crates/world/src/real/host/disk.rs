@@ -4,7 +4,7 @@
 //! its name. Unknown facts are `None`.
 
 use super::{
-    drive::{device_number, read_drive},
+    drive::{DriveInfo, device_number, read_drive},
     fact, number,
 };
 use crate::{ByteCount, IoError, IoErrorKind, IoResult};
@@ -16,8 +16,9 @@ use std::{
 /// The places where a system describes its disks.
 #[derive(Clone, Debug)]
 pub struct DiskCatalogue {
-    sys: PathBuf,
-    dev: PathBuf,
+    pub(super) sys: PathBuf,
+    pub(super) dev: PathBuf,
+    pub(super) proc: PathBuf,
     udev: PathBuf,
 }
 
@@ -57,7 +58,12 @@ pub struct Disk {
 impl DiskCatalogue {
     /// The catalogue of a system whose root folder is `root`.
     pub fn below(root: &Path) -> Self {
-        Self { sys: root.join("sys"), dev: root.join("dev"), udev: root.join("run/udev/data") }
+        Self {
+            sys: root.join("sys"),
+            dev: root.join("dev"),
+            proc: root.join("proc"),
+            udev: root.join("run/udev/data"),
+        }
     }
 
     /// All block devices that can hold data, by kernel name. RAM disks, floppies, optical drives and devices
@@ -96,6 +102,13 @@ impl DiskCatalogue {
         folder.and_then(|folder| self.disk(&folder)).ok_or_else(|| {
             IoError::new(IoErrorKind::Unsupported, format!("{}: not listed in /sys", path.display()))
         })
+    }
+
+    /// The drive that a disk is, or is a partition of: its name is not the disk's then. `None` if it is gone.
+    pub fn drive_of(&self, disk: &Disk) -> Option<DriveInfo> {
+        let folder = fs::canonicalize(self.sys.join("class/block").join(&disk.name)).ok()?;
+        let whole = if folder.join("partition").exists() { folder.parent()? } else { &folder };
+        Some(read_drive(whole))
     }
 
     fn disk(&self, folder: &Path) -> Option<Disk> {
@@ -229,47 +242,52 @@ impl UdevRecord {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
     /// A fake root folder with the files of the kernel and udev.
-    struct FakeSystem(tempfile::TempDir);
+    pub(in crate::real::host) struct FakeSystem(tempfile::TempDir);
 
     impl FakeSystem {
-        fn new() -> Self {
+        pub fn new() -> Self {
             let system = Self(tempfile::tempdir().unwrap());
             fs::create_dir_all(system.path("sys/class/block")).unwrap();
             system
         }
 
-        fn path(&self, name: &str) -> PathBuf {
+        pub fn path(&self, name: &str) -> PathBuf {
             self.0.path().join(name)
         }
 
-        fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) {
             let path = self.path(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         }
 
-        fn link(&self, name: &str, target: &str) {
+        pub fn link(&self, name: &str, target: &str) {
             let path = self.path(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             symlink(target, path).unwrap();
         }
 
         /// Adds a block device whose folder is `device`, below `sys/devices`.
-        fn disk(&self, device: &str, number: &str, sectors: u64) {
+        pub fn disk(&self, device: &str, number: &str, sectors: u64) {
             let name = device.rsplit_once('/').unwrap().1;
             self.file(&format!("sys/devices/{device}/dev"), number);
             self.file(&format!("sys/devices/{device}/size"), sectors.to_string());
             self.file(&format!("sys/devices/{device}/uevent"), format!("MAJOR=8\nDEVNAME={name}\n"));
             self.link(&format!("sys/class/block/{name}"), &format!("../../devices/{device}"));
+            self.link(&format!("sys/dev/block/{number}"), &format!("../../devices/{device}"));
         }
 
-        fn disks(&self) -> Vec<Disk> {
-            DiskCatalogue::below(self.0.path()).disks().unwrap()
+        pub fn disks(&self) -> Vec<Disk> {
+            self.catalogue().disks().unwrap()
+        }
+
+        pub fn catalogue(&self) -> DiskCatalogue {
+            DiskCatalogue::below(self.0.path())
         }
     }
 
@@ -345,6 +363,11 @@ mod tests {
         assert_eq!(part.wwid.as_deref(), Some("eui.0025385b71b0a1c2-part2"));
         assert_eq!(part.by_id, Some(system.path("dev/disk/by-id/nvme-X_ABC-part2")));
         assert_eq!((part.holders.len(), whole.holders.len()), (1, 0));
+        system.file("sys/devices/virtual/sdc/queue/rotational", "1\n");
+        system.file("sys/devices/virtual/sdc/queue/write_cache", "write back\n");
+        let drive = system.catalogue().drive_of(part).expect("it is there");
+        assert_eq!((&*drive.name, drive.rotational), ("sdc", Some(true)));
+        assert_eq!(drive.write_cache.as_deref(), Some("write back"));
     }
 
     #[test]

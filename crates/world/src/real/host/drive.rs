@@ -70,25 +70,6 @@ fn whole_folder((major, minor): (u32, u32)) -> Option<PathBuf> {
     if folder.join("partition").exists() { folder.parent().map(Path::to_owned) } else { Some(folder) }
 }
 
-/// Device numbers of a device and, if it is a whole drive, of its partitions.
-pub(super) fn parts_of(device: (u32, u32)) -> Vec<(u32, u32)> {
-    let mut parts = vec![device];
-    let entries = fs::read_dir(format!("/sys/dev/block/{}:{}", device.0, device.1));
-    for entry in entries.into_iter().flatten().flatten() {
-        let folder = entry.path();
-        if !folder.join("partition").exists() {
-            continue;
-        }
-        let number = fact(folder.join("dev"));
-        let number = number.as_deref().and_then(|text| text.split_once(':'));
-        if let Some((Ok(major), Ok(minor))) = number.map(|(major, minor)| (major.parse(), minor.parse())) {
-            parts.push((major, minor));
-        }
-    }
-    parts.sort_unstable();
-    parts
-}
-
 /// Reads the sysfs folder of a whole drive.
 pub(super) fn read_drive(folder: &Path) -> DriveInfo {
     let read = |name: &str| fact(folder.join(name));

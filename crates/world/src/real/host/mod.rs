@@ -11,6 +11,7 @@ pub mod machine;
 pub mod mount;
 pub mod mounts_below;
 pub mod signature;
+pub mod usage;
 mod usage_text;
 
 pub(super) use backing::{Backing, mount_id, open_path};
@@ -19,11 +20,12 @@ pub use drive::{DriveActivity, DriveInfo, device_number, drive_activity, drive_o
 pub use kernel_log::{DeviceNames, KernelDeviceError, KernelLog, KernelLogUpdate};
 pub use machine::{Machine, ProcessUse, machine, process_use};
 pub(super) use mount::Mount;
-pub use mount::{DeviceUse, Filesystem, filesystem_of, usage_of_device};
+pub use mount::{Filesystem, filesystem_of};
 pub use mounts_below::{
     FolderUser, LoopDevice, MountBelow, loop_devices_below, mounts_below, users_of_folder,
 };
 pub use signature::{DeviceSignature, signature_of};
+pub use usage::{DeviceUse, usage_of_device};
 pub use usage_text::usages_text;
 
 use std::{fs, path::Path};

@@ -1,6 +1,5 @@
-//! Mounted filesystems, and the uses of a block device.
+//! Mounted filesystems.
 
-use super::drive::{device_number, parts_of};
 use crate::{ByteCount, IoError, IoResult};
 use rustix::fs::{StatVfsMountFlags, major, minor, statvfs};
 use std::{
@@ -82,7 +81,7 @@ impl Mount {
         Ok(mounts.lines().filter_map(Self::parse).collect())
     }
 
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let before: Vec<&str> = before.split(' ').collect();
         let after: Vec<&str> = after.split(' ').collect();
@@ -99,7 +98,7 @@ impl Mount {
 }
 
 /// Decodes blanks and other special characters, written as three octal digits: `\040`.
-fn unescape(text: &str) -> String {
+pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -109,47 +108,6 @@ fn unescape(text: &str) -> String {
         rest = if code.is_some() { &after[3..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A use of a block device or of one of its partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeviceUse {
-    Mounted(PathBuf),
-    Swap,
-    /// Part of another device: a RAID, a volume group, an encrypted device.
-    HeldBy(String),
-}
-
-/// All uses of a block device and its partitions that forbid writing to it; empty if it is free.
-pub fn usage_of_device(path: &Path) -> IoResult<Vec<DeviceUse>> {
-    let whole = device_number(path)?;
-    let parts = parts_of(whole);
-    let mounts = fs::read_to_string("/proc/self/mountinfo")
-        .map_err(|error| IoError::from_os(error, "reading the table of mounts"))?;
-    let mounted = mounts
-        .lines()
-        .filter_map(Mount::parse)
-        // btrfs has device numbers of its own, so the mount's source counts as well.
-        .filter(|mount| {
-            let source = device_number(Path::new(&mount.source)).ok();
-            parts.contains(&mount.device) || source.is_some_and(|source| parts.contains(&source))
-        })
-        .map(|mount| DeviceUse::Mounted(mount.point));
-    let mut usage: Vec<DeviceUse> = mounted.collect();
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    for line in swaps.lines().skip(1) {
-        let source = line.split_whitespace().next().map(unescape).unwrap_or_default();
-        if device_number(Path::new(&source)).is_ok_and(|source| parts.contains(&source)) {
-            usage.push(DeviceUse::Swap);
-        }
-    }
-    for (major, minor) in parts {
-        let Ok(holders) = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders")) else { continue };
-        for holder in holders.flatten() {
-            usage.push(DeviceUse::HeldBy(holder.file_name().to_string_lossy().into_owned()));
-        }
-    }
-    Ok(usage)
 }
 
 #[cfg(test)]
