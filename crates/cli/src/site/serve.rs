@@ -52,133 +52,139 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
     let text = if is_demonstration { demonstration::TEXT.to_owned() } else { read_site(&file)? };
     let options = RealOptions::default();
     let supervision = Supervision::begin(&console);
-    real::run(0, options, async |world: World| {
-        let (notices, reader) = notice::channel("serve");
-        supervision.starting(&world).await;
-        supervision.watch(&world, &notices);
-        // From here on they do not end the process.
-        let signal = interrupted();
-        let mut ended = Box::pin(async move { _ = signal.await });
-        let mut reloads = ReloadRequests::listen();
-        let (folder, journal) = OwnFolder::open(&state)?;
-        let records = journal.event_records().map_err(|error| error.refusal())?;
-        let events = DaemonEventLog::of(records, world.wall());
-        let mut reader = reader.keeping(&events, &world);
-        let begun = async {
-            if is_demonstration {
-                demonstration::begin((&world, &console), (&state, &file), &journal)?;
-            }
-            let site_folder = folder_of(&file)?;
-            let mut setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
-            setting.threads = supervision.threads(RealThreads { seed: 0, options });
-            let mut server = SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
-            let link = match link::start(
-                (&world, &server),
-                (&parse(&text)?, &site_folder, &journal),
-                options,
-                &notices,
-            )
-            .await
-            {
-                Ok(link) => link,
-                Err(refusal) => {
-                    server.stop().await;
-                    return Err(refusal);
-                }
-            };
-            let handle = link.as_ref().map(|link| link.handle.clone());
-            handle.iter().for_each(|link| server.use_link(link.clone()));
-            let api =
-                api::start((&world, &server), (&state, &journal), options, (&notices, &events, handle)).await;
-            let api = match api {
-                Ok(api) => api,
-                Err(refusal) => {
-                    server.stop().await;
-                    end_link(link).await;
-                    return Err(refusal);
-                }
-            };
-            let begun = begin(&mut server, &text, &file, &console).await.and_then(|()| {
-                // From here on it is a server that runs, and not one that could not start.
-                let handle = link.as_ref().map(|link| link.handle.clone());
-                let events = event_thread(&world, &server, (journal, events, handle), options, &notices)?;
-                Ok((events, [start_server_verifier(&state)?, start_server_copier(&state)?]))
-            });
-            match begun {
-                Ok((events, workers)) => Ok(RunningServer { server, api, events, link, workers }),
-                Err(refusal) => {
-                    server.stop().await;
-                    // It has had no requests yet.
-                    let _ = api.stop().await;
-                    end_link(link).await;
-                    Err(refusal)
-                }
-            }
-        };
-        let begun = with_notices(&mut reader, &console, with_deadline(&mut ended, begun)).await;
-        let mut running = match begun {
-            Some(Ok(begun)) => begun,
-            Some(Err(refusal)) => {
+    // Boxed: without io_uring the executor holds it by value, in several layers, and the stack has no room for them.
+    real::run(0, options, |world: World| {
+        Box::pin(async move {
+            let (notices, reader) = notice::channel("serve");
+            supervision.starting(&world).await;
+            supervision.watch(&world, &notices);
+            // From here on they do not end the process.
+            let signal = interrupted();
+            let mut ended = Box::pin(async move { _ = signal.await });
+            let mut reloads = ReloadRequests::listen();
+            let (folder, journal) = OwnFolder::open(&state)?;
+            let records = journal.event_records().map_err(|error| error.refusal())?;
+            let events = DaemonEventLog::of(records, world.wall());
+            let mut reader = reader.keeping(&events, &world);
+            let begun = async {
                 if is_demonstration {
-                    demonstration::take_back(&state, &file);
+                    demonstration::begin((&world, &console), (&state, &file), &journal)?;
                 }
-                folder.leave_as_it_was();
-                return Err(refusal);
-            }
-            None => {
-                console.say("ended before anything was served; the next start goes on from here");
-                return console.finish(ExitStatus::Pass);
-            }
-        };
-        Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
-        let RunningServer { server, api, .. } = &mut running;
-        recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), &console);
-        server.open();
-        shown_services::show(server, &console)?;
-        if arguments.file.is_none() {
-            demonstration::show_use(&file, &console);
-        }
-        api::show((api, server), &console);
-        console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
-        supervision.ready(&world, server).await;
-        loop {
-            // A request of the API, or else a reload.
-            let wanted = with_deadline(reloads.requested(), server.next_request());
-            let Some(wanted) = with_notices(&mut reader, &console, with_deadline(&mut ended, wanted)).await
-            else {
-                break;
-            };
-            let done = match wanted {
-                None => {
-                    supervision.reloading(&world).await;
-                    let reloading = reload(server, &file, &console, (&notices, world.wall()));
-                    let reloaded = with_notices(&mut reader, &console, reloading).await;
-                    // Also if the file is wrong: what was served is served on.
-                    supervision.ready(&world, server).await;
-                    reloaded
-                }
-                Some(request) => {
-                    // An apply that is cut short goes on with the next one.
-                    let answering = with_deadline(&mut ended, server.answer(request));
-                    let Some(is_changed) = with_notices(&mut reader, &console, answering).await else {
-                        break;
-                    };
-                    if is_changed {
-                        supervision.changed(&world, server).await;
-                        shown_services::show(server, &console)
-                    } else {
-                        Ok(())
+                let site_folder = folder_of(&file)?;
+                let mut setting = setting(&file, &arguments.place, options, (&journal, PortalUse::Listen))?;
+                setting.threads = supervision.threads(RealThreads { seed: 0, options });
+                let mut server =
+                    SiteServer::start(&world, setting, &text, PortalUse::Listen, &notices).await?;
+                let link = match link::start(
+                    (&world, &server),
+                    (&parse(&text)?, &site_folder, &journal),
+                    options,
+                    &notices,
+                )
+                .await
+                {
+                    Ok(link) => link,
+                    Err(refusal) => {
+                        server.stop().await;
+                        return Err(refusal);
+                    }
+                };
+                let handle = link.as_ref().map(|link| link.handle.clone());
+                handle.iter().for_each(|link| server.use_link(link.clone()));
+                let api =
+                    api::start((&world, &server), (&state, &journal), options, (&notices, &events, handle))
+                        .await;
+                let api = match api {
+                    Ok(api) => api,
+                    Err(refusal) => {
+                        server.stop().await;
+                        end_link(link).await;
+                        return Err(refusal);
+                    }
+                };
+                let begun = begin(&mut server, &text, &file, &console).await.and_then(|()| {
+                    // From here on it is a server that runs, and not one that could not start.
+                    let handle = link.as_ref().map(|link| link.handle.clone());
+                    let events = event_thread(&world, &server, (journal, events, handle), options, &notices)?;
+                    Ok((events, [start_server_verifier(&state)?, start_server_copier(&state)?]))
+                });
+                match begun {
+                    Ok((events, workers)) => Ok(RunningServer { server, api, events, link, workers }),
+                    Err(refusal) => {
+                        server.stop().await;
+                        // It has had no requests yet.
+                        let _ = api.stop().await;
+                        end_link(link).await;
+                        Err(refusal)
                     }
                 }
             };
-            if let Err(refusal) = done {
-                console.warn(&refusal.to_string());
-            }
+            let begun = with_notices(&mut reader, &console, with_deadline(&mut ended, begun)).await;
+            let mut running = match begun {
+                Some(Ok(begun)) => begun,
+                Some(Err(refusal)) => {
+                    if is_demonstration {
+                        demonstration::take_back(&state, &file);
+                    }
+                    folder.leave_as_it_was();
+                    return Err(refusal);
+                }
+                None => {
+                    console.say("ended before anything was served; the next start goes on from here");
+                    return console.finish(ExitStatus::Pass);
+                }
+            };
+            Engine::current().fallback_notice().iter().for_each(|notice| console.warn(notice));
+            let RunningServer { server, api, .. } = &mut running;
             recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), &console);
-        }
-        supervision.stopping(&world).await;
-        notices.occurred("server_stopped", "the server ends as it was told to");
-        say_end(&mut reader, &console, running.stop(&world)).await
+            server.open();
+            shown_services::show(server, &console)?;
+            if arguments.file.is_none() {
+                demonstration::show_use(&file, &console);
+            }
+            api::show((api, server), &console);
+            console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
+            supervision.ready(&world, server).await;
+            loop {
+                // A request of the API, or else a reload.
+                let wanted = with_deadline(reloads.requested(), server.next_request());
+                let Some(wanted) =
+                    with_notices(&mut reader, &console, with_deadline(&mut ended, wanted)).await
+                else {
+                    break;
+                };
+                let done = match wanted {
+                    None => {
+                        supervision.reloading(&world).await;
+                        let reloading = reload(server, &file, &console, (&notices, world.wall()));
+                        let reloaded = with_notices(&mut reader, &console, reloading).await;
+                        // Also if the file is wrong: what was served is served on.
+                        supervision.ready(&world, server).await;
+                        reloaded
+                    }
+                    Some(request) => {
+                        // An apply that is cut short goes on with the next one.
+                        let answering = with_deadline(&mut ended, server.answer(request));
+                        let Some(is_changed) = with_notices(&mut reader, &console, answering).await else {
+                            break;
+                        };
+                        if is_changed {
+                            supervision.changed(&world, server).await;
+                            shown_services::show(server, &console)
+                        } else {
+                            Ok(())
+                        }
+                    }
+                };
+                if let Err(refusal) = done {
+                    console.warn(&refusal.to_string());
+                }
+                recovery_key::hand_out(server, (&state, arguments.recovery_key_file.as_deref()), &console);
+            }
+            supervision.stopping(&world).await;
+            notices.occurred("server_stopped", "the server ends as it was told to");
+            say_end(&mut reader, &console, running.stop(&world)).await
+        })
     })
 }
 

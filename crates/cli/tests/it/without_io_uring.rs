@@ -6,6 +6,7 @@
 use crate::{
     exported::noise,
     exports_iscsi::Serving,
+    sites_served::{SITE, Served},
     spindle::{Bench, answered, json_of, short},
     volumes::{connect, done, while_exported},
 };
@@ -153,6 +154,19 @@ fn a_run_warns_and_its_report_names_helper_threads_with_the_reason() {
         let text = json_of(&report).to_string();
         let cell = format!("helper threads, O_DIRECT (io_uring unavailable): {}", filter.words);
         assert!(text.contains(&cell), "no {cell:?} in the report");
+    }
+}
+
+#[test]
+fn a_site_is_made_and_served() {
+    for filter in &FILTERS[..2] {
+        let bench = Bench::new();
+        bench.make_file("site.toml", SITE.as_bytes());
+        let served = filter.around(|| Served::begin(&bench));
+        assert_eq!(served.uris.len(), 3);
+        served.end();
+        let said = fs::read_to_string(bench.path("log")).unwrap();
+        assert!(said.contains(&filter.notice()), "{said}");
     }
 }
 
