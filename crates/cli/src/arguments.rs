@@ -5,6 +5,7 @@
 
 pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArguments, ReportArguments};
 use crate::{
+    disks::DisksArguments,
     dr::arguments::{DrArguments, FailoverArguments},
     help_text,
     link::arguments::LinkArguments,
@@ -106,6 +107,8 @@ pub enum Verb {
     Power(PowerArguments),
     /// Show what a server does: pools, volumes and drives by rate, with latencies
     Top(TopArguments),
+    /// List the disks of this machine, and which of them are free for a pool
+    Disks(DisksArguments),
     /// Create and maintain pools of drives
     Pool(PoolArguments),
     /// Create and delete volumes and snapshots of a pool

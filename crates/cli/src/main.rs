@@ -7,6 +7,7 @@ mod check_command;
 mod command_line;
 mod compare;
 mod console;
+mod disks;
 mod dr;
 mod exit_status;
 mod export;
@@ -78,6 +79,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Token(arguments) => server::token(&arguments),
         Verb::Audit(arguments) => server::audit(&arguments),
         Verb::Event(arguments) => server::event(&arguments),
+        Verb::Disks(arguments) => disks::disks(&arguments),
         Verb::Drive(arguments) => server::drive(&arguments),
         Verb::Power(arguments) => server::power(&arguments),
         Verb::Target(arguments) => service::target(&arguments),

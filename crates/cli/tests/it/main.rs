@@ -12,6 +12,7 @@ mod copy_verbs;
 mod cut_verbs;
 mod databases;
 mod dial_tone;
+mod disks;
 mod drives;
 mod drives_changed;
 mod drives_found;

@@ -306,6 +306,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("", "report", No("computes here")),
     ("", "compare", No("computes here")),
     ("", "verify", No("reads files here")),
+    ("", "disks", No("looks at the disks of this machine, before a pool has them")),
     ("", "witness", No("it is a server of its own, on a third machine")),
     ("witness", "show", No("asks a witness, or reads its file")),
 ];
