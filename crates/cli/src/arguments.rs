@@ -26,6 +26,7 @@ use crate::{
         power::PowerArguments,
     },
     service::arguments::{InitiatorArguments, ScheduleArguments, SessionArguments, TargetArguments},
+    shell::{CompletionsArguments, ManArguments},
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     top::TopArguments,
     verify::arguments::VerifyArguments,
@@ -125,6 +126,10 @@ pub enum Verb {
     Link(LinkArguments),
     /// Decide between two sites which one is primary: a third party that both can reach
     Witness(WitnessArguments),
+    /// Print the completions of the verbs for a shell
+    Completions(CompletionsArguments),
+    /// Write the manual pages of the verbs
+    Man(ManArguments),
 }
 
 const SWEEP_HELP: &str = "\

@@ -122,6 +122,15 @@ impl Console {
         }
     }
 
+    /// Prints text for a program on standard output, byte for byte.
+    pub fn say_as_it_is(&self, text: &str) {
+        if let Err(error) = self.write(Output::Stdout, text.to_owned())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let _ = self.lost.set(error.kind());
+        }
+    }
+
     /// The exit status, or a refusal if output was lost (a full disk; a closed pipe does not count).
     pub fn finish(&self, status: ExitStatus) -> Result<ExitStatus, Refusal> {
         // Failures of the last lines count, too.

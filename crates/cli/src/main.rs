@@ -26,6 +26,7 @@ mod remote_arguments;
 mod report;
 mod server;
 mod service;
+mod shell;
 mod site;
 mod state_folder;
 mod top;
@@ -79,6 +80,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Token(arguments) => server::token(&arguments),
         Verb::Audit(arguments) => server::audit(&arguments),
         Verb::Event(arguments) => server::event(&arguments),
+        Verb::Completions(arguments) => shell::completions(&arguments),
         Verb::Disks(arguments) => disks::disks(&arguments),
         Verb::Drive(arguments) => server::drive(&arguments),
         Verb::Power(arguments) => server::power(&arguments),
@@ -87,6 +89,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Session(arguments) => service::session(&arguments),
         Verb::Schedule(arguments) => service::schedule(&arguments),
         Verb::Protect(arguments) => protect::protect(&arguments),
+        Verb::Man(arguments) => shell::man(&arguments),
         Verb::Top(arguments) => top::top(&arguments),
         Verb::Dr(arguments) => dr::dr(&arguments),
         Verb::Failover(arguments) => dr::fail_over(&arguments),

@@ -307,6 +307,8 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("", "compare", No("computes here")),
     ("", "verify", No("reads files here")),
     ("", "disks", No("looks at the disks of this machine, before a pool has them")),
+    ("", "completions", No("prints here")),
+    ("", "man", No("writes files here")),
     ("", "witness", No("it is a server of its own, on a third machine")),
     ("witness", "show", No("asks a witness, or reads its file")),
 ];
