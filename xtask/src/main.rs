@@ -2,7 +2,8 @@
 //!
 //! Each chore is a file: [`mod@test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
 //! tidy, documents, and all of them in order), [`sim`] (seeds of the simulator),
-//! [`mod@fuzz`] (decoders), [`mod@bench`] (speed beside a peer), [`experiment`] (of the papers, with two servers). What *tidy* checks are ordinary tests of this
+//! [`mod@fuzz`] (decoders), [`mod@bench`] (speed beside a peer), [`experiment`] (of the papers, with two servers),
+//! [`package`] (the Debian package). What *tidy* checks are ordinary tests of this
 //! package, in `tests/it`.
 
 // This package drives other programs; it is no part of the product.
@@ -18,6 +19,7 @@ mod guest;
 mod iscsi_fio;
 mod judges;
 mod links;
+mod package;
 mod seeded_tests;
 mod sim;
 mod status;
@@ -53,6 +55,8 @@ enum Chore {
     Bench(bench::BenchOptions),
     /// Run a published experiment that needs two servers and a line between them
     Experiment(experiment::ExperimentOptions),
+    /// Build the Debian package; judge it, make a container image of it
+    Package(package::PackageOptions),
     /// Build the documentation with warnings as errors and follow every relative link
     Docs,
     /// Run test, fmt, clippy, tidy and docs in this order, as `.ci/run` does; stop at the first failure
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(options) => bench::run(&options),
         Chore::Experiment(options) => experiment::run(&options),
+        Chore::Package(options) => package::run(&options),
         Chore::Docs => gate::docs(),
         Chore::Ci => gate::all(),
     };
