@@ -1,8 +1,9 @@
-//! `cargo xtask package`: the Debian package.
+//! `cargo xtask package`: the Debian package, and a container of its files.
 //!
 //! Reading order: this file (the build), `licences` (of the libraries in the program), `judge` (lintian, and a service's life in
 //! a clean Debian), `container`.
 
+mod container;
 mod judge;
 mod licences;
 
@@ -23,6 +24,9 @@ pub struct PackageOptions {
     /// Judge the package: lintian, and its installation, service and purge in a clean Debian (mmdebstrap, as root)
     #[arg(long)]
     judge: bool,
+    /// Make a container image of the package's files, as an archive (buildah, as root)
+    #[arg(long)]
+    container: bool,
     /// Take the package that was built before
     #[arg(long)]
     no_build: bool,
@@ -37,6 +41,9 @@ pub fn run(options: &PackageOptions) -> Result<()> {
     println!("{}", package.display());
     if options.judge {
         judge::judge(&package, &target)?;
+    }
+    if options.container {
+        container::build(&package, &target)?;
     }
     Ok(())
 }
