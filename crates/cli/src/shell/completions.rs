@@ -16,7 +16,7 @@ The Debian package installs all three.
 
 Ends with 0.")]
 pub struct CompletionsArguments {
-    /// The shell
+    /// Shell that reads the script
     #[arg(value_name = "SHELL", ignore_case = true)]
     shell: CompletedShell,
 }

@@ -1,4 +1,4 @@
-//! What shells and `man` know of the verbs.
+//! Completions of shells, and manual pages.
 
 use crate::{
     exported::is_installed,

@@ -16,7 +16,7 @@ use world::{
 /// A disk that does not answer within this time is not free.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a device holds, as a pool that is to be made of it sees it.
+/// Content of a device, as the creation of a pool sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceContent {
     Blank,
@@ -57,7 +57,7 @@ pub struct ListedDisk {
     pub state: DiskState,
 }
 
-/// Whether a pool can be made of a disk.
+/// Use of a disk for a new pool: free, or the reason why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskState {
     Free,
