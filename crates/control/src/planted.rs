@@ -73,10 +73,13 @@ pub enum FollowBug {
     KeptBySecondary,
     /// A server that was secondary goes on as if nobody had kept the set meanwhile.
     SuccessionForgotten,
+    /// The server of a secondary takes a verdict about other points than those that the other site asked for.
+    VerdictOfAnotherClone,
 }
 
 impl FollowBug {
-    pub const ALL: [Self; 2] = [Self::KeptBySecondary, Self::SuccessionForgotten];
+    pub const ALL: [Self; 3] =
+        [Self::KeptBySecondary, Self::SuccessionForgotten, Self::VerdictOfAnotherClone];
 }
 
 /// A bug to plant in the hosting of DR groups (`dr_crashes`).

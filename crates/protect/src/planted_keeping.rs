@@ -65,10 +65,12 @@ pub enum KeepingBug {
     TakenOverBlindly,
     /// A keeper that takes its set over gives numbers that the other site gave.
     NumbersOfOtherSiteForgotten,
+    /// The other site's verdict counts whatever points it looked at.
+    VerdictOfAnotherClone,
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -99,6 +101,7 @@ impl KeepingBug {
         Self::LostReleases,
         Self::TakenOverBlindly,
         Self::NumbersOfOtherSiteForgotten,
+        Self::VerdictOfAnotherClone,
     ];
 
     /// True if only a whole keeper can have it.
@@ -116,6 +119,7 @@ impl KeepingBug {
                 | Self::LostReleases
                 | Self::TakenOverBlindly
                 | Self::NumbersOfOtherSiteForgotten
+                | Self::VerdictOfAnotherClone
         )
     }
 }

@@ -23,7 +23,7 @@ pub const OVERDUE_AFTER: Duration = Duration::from_secs(86_400);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerificationSettings {
     pub level: String,
-    /// Time of the day, `22:00`.
+    /// Time of the day, `22:00`; place, `replica`; or both, `replica 22:00`.
     pub at: Option<String>,
     /// Time of the day from which on no verification begins.
     pub until: Option<String>,
@@ -43,11 +43,18 @@ pub enum VerificationPolicyError {
     EndAlone(String),
     #[error("verify: at and until are both {0}; say different times, or leave until out")]
     NoTime(String),
+    #[error(
+        "verify: elsewhere has no effect with at = {0:?}: the server of the other site verifies; leave elsewhere out"
+    )]
+    TwoPlaces(String),
     #[error("verify: throttle = {0:?} is no rate; say a number and MB/s, such as \"200MB/s\"")]
     Throttle(String),
 }
 
-/// When and how the backups of a set are verified.
+/// The value of `at` for verifications by the other site of the set's DR groups.
+const REPLICA: &str = "replica";
+
+/// When, where and how the backups of a set are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationPolicy {
     level: &'static str,
@@ -56,6 +63,7 @@ pub struct VerificationPolicy {
     until: Option<BackupSchedule>,
     throttle: Option<ByteRate>,
     is_elsewhere: bool,
+    is_at_replica: bool,
 }
 
 impl VerificationPolicy {
@@ -64,18 +72,23 @@ impl VerificationPolicy {
     /// A key has no such value, or two contradict each other.
     pub fn new(settings: &VerificationSettings) -> Result<Self, VerificationPolicyError> {
         let VerificationSettings { level, at, until, throttle, is_elsewhere } = settings;
+        let (at, is_at_replica) = place_and_time(at.as_deref());
+        if let Some(place) = settings.at.as_ref().filter(|_| is_at_replica && *is_elsewhere) {
+            return Err(VerificationPolicyError::TwoPlaces(place.clone()));
+        }
         let known = VERIFICATION_LEVELS.into_iter().find(|known| known == level);
         let day = |key, text: &Option<String>| text.as_ref().map(|text| day_at(key, text)).transpose();
         let policy = Self {
             level: known.ok_or_else(|| VerificationPolicyError::Level(level.clone()))?,
-            at: day("at", at)?,
+            at: day("at", &at)?,
             until: day("until", until)?,
             throttle: throttle.as_deref().map(rate).transpose()?,
             is_elsewhere: *is_elsewhere,
+            is_at_replica,
         };
         match (at, until) {
             (None, Some(until)) => Err(VerificationPolicyError::EndAlone(until.clone())),
-            (Some(at), Some(until)) if at == until => Err(VerificationPolicyError::NoTime(at.clone())),
+            (Some(at), Some(until)) if at == *until => Err(VerificationPolicyError::NoTime(at)),
             _ => Ok(policy),
         }
     }
@@ -91,6 +104,11 @@ impl VerificationPolicy {
     /// Others than the keeper's program verify: it only says what is due.
     pub fn is_elsewhere(&self) -> bool {
         self.is_elsewhere
+    }
+
+    /// The server of the site that follows the set verifies, by the points that travelled there.
+    pub fn is_at_replica(&self) -> bool {
+        self.is_at_replica
     }
 
     /// The moment before which a backup must have been cut to be due; `None` if none is due now.
@@ -132,8 +150,19 @@ impl VerificationPolicy {
     }
 }
 
-fn waits(row: &BackupRow) -> bool {
+/// True of a backup that is to be verified once.
+pub(crate) fn waits(row: &BackupRow) -> bool {
     row.start.kind.is_full() && row.proof() == BackupProof::Unproven
+}
+
+/// The time of the day in a value of `at`, and whether it names the replica.
+fn place_and_time(at: Option<&str>) -> (Option<String>, bool) {
+    let Some(at) = at else { return (None, false) };
+    match at.strip_prefix(REPLICA) {
+        Some("") => (None, true),
+        Some(time) if time.starts_with(' ') => (Some(time.trim().to_owned()), true),
+        _ => (Some(at.to_owned()), false),
+    }
 }
 
 fn rate(text: &str) -> Result<ByteRate, VerificationPolicyError> {
@@ -161,6 +190,9 @@ impl fmt::Display for VerificationPolicy {
         }
         if self.is_elsewhere {
             f.write_str(", elsewhere")?;
+        }
+        if self.is_at_replica {
+            f.write_str(", at the replica")?;
         }
         Ok(())
     }
@@ -207,6 +239,18 @@ mod tests {
     }
 
     #[test]
+    fn a_place_stands_alone_or_before_a_time_of_the_day() {
+        let alone = policy("replica", "");
+        assert!(alone.is_at_replica() && alone.due_before(&ScheduleZone::UTC, UnixSecond(0)).is_some());
+        assert_eq!(alone.to_string(), "recover, at the replica");
+        let night = policy("replica 22:00", "06:00");
+        assert!(night.is_at_replica());
+        assert_eq!(due_before(&night, 6), None);
+        assert_eq!(night.to_string(), "recover at 22:00 until 06:00, at the replica");
+        assert!(!policy("22:00", "").is_at_replica());
+    }
+
+    #[test]
     fn the_keys_are_checked_and_shown() {
         let settings = VerificationSettings {
             level: "pages".to_owned(),
@@ -226,6 +270,11 @@ mod tests {
         for (found, expected) in [
             (refusal(&|s| s.level.clear()), "verify: level = \"\" is unknown; say \"chain\""),
             (refusal(&|s| s.at = text("25:00")), "verify: at = \"25:00\" is no time of the day; say HH:MM"),
+            (refusal(&|s| s.at = text("replicas")), "verify: at = \"replicas\" is no time of the day"),
+            (
+                refusal(&|s| s.at = text("replica 06:30")),
+                "elsewhere has no effect with at = \"replica 06:30\"",
+            ),
             (refusal(&|s| s.until = text("Sun 04:00")), "verify: until = \"Sun 04:00\" is no time"),
             (refusal(&|s| s.at = None), "verify: until = \"06:30\" needs at"),
             (refusal(&|s| s.until = text("22:00")), "verify: at and until are both 22:00"),

@@ -185,7 +185,7 @@ async fn note_verification(
         Err(refusal) => (VerificationVerdict::Unfinished, vec![refusal.to_string()]),
     };
     let (level, version) = (due.level.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    let result = VerificationResult { level, version, verdict, findings };
+    let result = VerificationResult { level, version, verdict, findings, points: Vec::new() };
     note(keeper, due.number, &PersonOrder::NoteVerification(result)).await
 }
 

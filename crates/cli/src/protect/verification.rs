@@ -51,6 +51,8 @@ pub struct VerifiedBackup {
     pub verdict: RunVerdict,
     /// Damage, or what was not looked at.
     pub findings: Vec<String>,
+    /// Identities of the points that were looked at.
+    pub points: Vec<String>,
     /// It was ended early: it says nothing about the backup.
     pub is_interrupted: bool,
 }
@@ -85,6 +87,7 @@ impl BackupVerifier<'_> {
         way: VerifyingWay,
     ) -> Result<VerifiedBackup, Refusal> {
         let points = points_to_restore(known, backup)?;
+        let ids = points.iter().map(|point| format!("{}/{}", point.volume_id, point.snapshot_id)).collect();
         let exports = BackupExports::of(way.purpose, backup, points);
         let checking = async {
             let uris = exports.begin(self.world, self.server, self.place).await?;
@@ -95,7 +98,7 @@ impl BackupVerifier<'_> {
         exports.delete(self.server).await?;
         let DeviceCheck { verdict, findings, is_interrupted } = checked?;
         let (name, number) = (backup.name.clone(), backup.note.sequence);
-        Ok(VerifiedBackup { name, number, level: way.level, verdict, findings, is_interrupted })
+        Ok(VerifiedBackup { name, number, level: way.level, verdict, findings, points: ids, is_interrupted })
     }
 
     /// Checks what lies on devices; each is a URI, with its name for people.
@@ -180,6 +183,7 @@ pub async fn note(server: &ServerConnection, set: &str, verified: &VerifiedBacku
             RunVerdict::Unfinished => VerificationResultName::Unfinished,
         },
         findings: verified.findings.clone(),
+        points: verified.points.clone(),
     };
     let path = format!("/v1/sets/{}/backups/{}/verifications", in_uri(set), verified.number);
     server.change_to_its_end(Method::POST, &path, Some(&body)).await?.checked().map(drop)
@@ -194,6 +198,7 @@ impl VerifiedBackup {
             level,
             verdict: RunVerdict::Unfinished,
             findings: vec![refusal.to_string()],
+            points: Vec::new(),
             is_interrupted: false,
         }
     }

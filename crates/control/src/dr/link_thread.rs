@@ -6,6 +6,7 @@ use super::{
     access::DrAccess,
     link_view::{LinkHandle, LinkOrder, LinkView, ORDERS_MAX, PeerView},
     peer_session::PeerSession,
+    set_memory::LinkStanding,
     site_message::default_name,
 };
 use crate::{
@@ -368,11 +369,14 @@ impl Link {
         before.iter().for_each(|session| session.close());
         self.lines.borrow_mut().entry(peer).or_default().is_reported = false;
         self.notices.note(format!("connected with site {}", self.peer_name(peer)));
+        self.access.sets().note_link(peer, LinkStanding::Connected(session.version()));
         let end = Rc::clone(&session).run(self, is_dialer).await;
         let is_newest = self.sessions.borrow().get(&peer).is_some_and(|newest| Rc::ptr_eq(newest, &session));
         if is_newest {
             self.sessions.borrow_mut().remove(&peer);
-            self.lines.borrow_mut().entry(peer).or_default().lost_since = Some(self.world.wall());
+            let now = self.world.wall();
+            self.access.sets().note_link(peer, LinkStanding::Lost(now));
+            self.lines.borrow_mut().entry(peer).or_default().lost_since = Some(now);
             self.note_error(peer, end.to_string());
         }
         end

@@ -11,7 +11,7 @@
 //!
 //! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `set_memory`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
 //! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `takeover`,
-//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `peer_session`, [`link_view`], [`link_thread`],
+//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `verdict_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
 pub mod access;
@@ -52,6 +52,7 @@ pub(crate) mod site_message;
 mod suspension;
 mod takeover;
 mod thread_channel;
+mod verdict_exchange;
 pub mod verification;
 
 pub use link_thread::{LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting};

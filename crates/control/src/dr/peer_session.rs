@@ -15,9 +15,11 @@ use super::{
     service_exchange::{ServiceExchange, reachable_portal},
     set_exchange::SetExchange,
     site_message::{
-        CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SETS_VERSION, SiteMessage, group_of,
+        CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SETS_VERSION, SiteMessage,
+        VERIFICATIONS_VERSION, group_of,
     },
     thread_channel::{carry, thread_channel},
+    verdict_exchange::VerdictExchange,
 };
 use crate::{order::OrderRefusal, site::handle::PoolHandle};
 use array::format::{GroupId, SiteId};
@@ -64,6 +66,7 @@ pub(super) struct PeerSession {
     services: Rc<ServiceExchange>,
     clients: ClientExchange,
     sets: SetExchange,
+    verdicts: VerdictExchange,
 }
 
 impl PeerSession {
@@ -81,6 +84,7 @@ impl PeerSession {
             services: Rc::default(),
             clients: ClientExchange::default(),
             sets: SetExchange::default(),
+            verdicts: VerdictExchange::default(),
         })
     }
 
@@ -239,6 +243,7 @@ impl PeerSession {
                 self.services.keep(link, peer);
                 self.clients.keep(link, peer);
                 self.sets.keep(link, peer);
+                self.verdicts.keep(link, peer);
                 if self.version() >= SERVICES_VERSION {
                     for message in self.due(link, peer) {
                         if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
@@ -286,6 +291,9 @@ impl PeerSession {
         }
         if self.version() >= SETS_VERSION {
             messages.extend(self.sets.due(link, peer));
+        }
+        if self.version() >= VERIFICATIONS_VERSION {
+            messages.extend(self.verdicts.due(link, peer));
         }
         messages
     }
@@ -335,6 +343,12 @@ impl PeerSession {
             }
             SiteMessage::Set { set, part, parts, text } => {
                 return self.sets.take(&set, (part, parts), text);
+            }
+            SiteMessage::Verification { set, part, parts, text } => {
+                return self.verdicts.take_verification(&set, (part, parts), text);
+            }
+            SiteMessage::Verdict { set, part, parts, text } => {
+                return self.verdicts.take_verdict(&set, (part, parts), text);
             }
         }
         Ok(())

@@ -81,7 +81,7 @@ impl SetExchange {
 }
 
 /// The sets of this site that lie in groups with another one.
-fn sets_with(link: &Link, peer: SiteId) -> Vec<(String, SetReplication)> {
+pub(super) fn sets_with(link: &Link, peer: SiteId) -> Vec<(String, SetReplication)> {
     let sets = link.site.sets();
     let of_peer = |set: &crate::sets::ServedSet| match &set.keeping {
         SetKeeping::Server { replication: Some(replication), .. } if replication.peers.contains(&peer) => {

@@ -4,16 +4,22 @@
 //! Invariants:
 //!
 //! 1. A change is in the journal before anyone sees it.
-//! 2. A site that has followed knows that after a crash: whatever takes the set over then does so as a successor.
+//! 2. Verifications that a site asks the other one for, and their verdicts, are in memory alone: what a crash loses is asked for
+//!    again.
+//! 3. A site that has followed knows that after a crash: whatever takes the set over then does so as a successor.
 
 use crate::journal::{DaemonJournal, JournalError};
 use array::format::SiteId;
-use protect::catalogue::CatalogueExtract;
+use protect::{
+    catalogue::CatalogueExtract,
+    set_keeper::{ReplicaVerdict, ReplicaVerification},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
 };
+use world::WallTime;
 
 /// A set, as this site remembers it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,6 +83,19 @@ struct MemoryState {
     sets: BTreeMap<String, SetRecord>,
     /// Names of paired sites.
     sites: BTreeMap<SiteId, String>,
+    links: BTreeMap<SiteId, LinkStanding>,
+    /// Verifications that the other site wants, by set.
+    asked: BTreeMap<String, Arc<ReplicaVerification>>,
+    /// Verdicts that came from the other site, by set.
+    verdicts: BTreeMap<String, Arc<ReplicaVerdict>>,
+}
+
+/// The link to a paired site.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LinkStanding {
+    /// With the version of the protocol that both know.
+    Connected(u16),
+    Lost(WallTime),
 }
 
 impl SetMemory {
@@ -132,6 +151,41 @@ impl SetMemory {
     pub fn site_name(&self, site: SiteId) -> String {
         let known = self.state().sites.get(&site).cloned();
         known.unwrap_or_else(|| super::site_message::default_name(&site.0))
+    }
+
+    /// The link to a site as it was last; `None` if it was never up since the start.
+    pub fn link_to(&self, site: SiteId) -> Option<LinkStanding> {
+        self.state().links.get(&site).copied()
+    }
+
+    pub fn note_link(&self, site: SiteId, standing: LinkStanding) {
+        self.state().links.insert(site, standing);
+    }
+
+    /// The verification that the other site wants now.
+    pub fn asked(&self, set: &str) -> Option<Arc<ReplicaVerification>> {
+        self.state().asked.get(set).cloned()
+    }
+
+    pub fn note_asked(&self, set: &str, asked: Option<ReplicaVerification>) {
+        let mut state = self.state();
+        match asked {
+            Some(asked) => drop(state.asked.insert(set.to_owned(), Arc::new(asked))),
+            None => drop(state.asked.remove(set)),
+        }
+    }
+
+    pub fn note_verdict(&self, set: &str, verdict: ReplicaVerdict) {
+        self.state().verdicts.insert(set.to_owned(), Arc::new(verdict));
+    }
+
+    /// True if a verdict of the other site waits for the keeper.
+    pub fn has_verdict(&self, set: &str) -> bool {
+        self.state().verdicts.contains_key(set)
+    }
+
+    pub fn take_verdict(&self, set: &str) -> Option<Arc<ReplicaVerdict>> {
+        self.state().verdicts.remove(set)
     }
 
     pub fn note_site_name(&self, site: SiteId, name: String) {

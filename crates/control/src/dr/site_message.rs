@@ -21,6 +21,8 @@ pub(super) const SERVICES_VERSION: u16 = 3;
 pub(super) const CLIENTS_VERSION: u16 = 5;
 /// The version from which on they tell what their catalogues of sets have.
 pub(super) const SETS_VERSION: u16 = 7;
+/// The version from which on the site that follows a set verifies its backups.
+pub(crate) const VERIFICATIONS_VERSION: u16 = 8;
 /// Parts of a group's services, or of its clients.
 pub(super) const SERVICE_PARTS_MAX: usize = 64;
 /// Bytes of a part: as JSON in JSON each may become two.
@@ -45,6 +47,11 @@ pub(super) enum SiteMessage {
     Clients { group: String, part: usize, parts: usize, text: ServicesPart },
     /// A part of the extract of a set's catalogue.
     Set { set: String, part: usize, parts: usize, text: ServicesPart },
+    /// A part of the verification of a set's backup that the sender, which keeps the set, wants from the other site, or of the
+    /// word that it wants none.
+    Verification { set: String, part: usize, parts: usize, text: ServicesPart },
+    /// A part of the verdict of such a verification.
+    Verdict { set: String, part: usize, parts: usize, text: ServicesPart },
 }
 
 /// A part of a text that has secrets.
@@ -140,7 +147,9 @@ impl SiteMessage {
             }
             Self::Services { part, parts, text, .. }
             | Self::Clients { part, parts, text, .. }
-            | Self::Set { part, parts, text, .. } => {
+            | Self::Set { part, parts, text, .. }
+            | Self::Verification { part, parts, text, .. }
+            | Self::Verdict { part, parts, text, .. } => {
                 part < parts && *parts <= SERVICE_PARTS_MAX && text.0.len() <= SERVICE_PART_BYTES
             }
             Self::HandOver { .. } | Self::Answer { .. } | Self::Portal { .. } => true,
@@ -163,6 +172,16 @@ impl SiteMessage {
     /// The extract of a set's catalogue as messages; `None` if it is too long.
     pub fn sets(set: &str, text: &str) -> Option<Vec<Self>> {
         in_parts(text, |part, parts, text| Self::Set { set: set.to_owned(), part, parts, text })
+    }
+
+    /// A verification of a set's backup as messages; `None` if it is too long.
+    pub fn verification(set: &str, text: &str) -> Option<Vec<Self>> {
+        in_parts(text, |part, parts, text| Self::Verification { set: set.to_owned(), part, parts, text })
+    }
+
+    /// The verdict of a verification as messages; `None` if it is too long.
+    pub fn verdict(set: &str, text: &str) -> Option<Vec<Self>> {
+        in_parts(text, |part, parts, text| Self::Verdict { set: set.to_owned(), part, parts, text })
     }
 }
 

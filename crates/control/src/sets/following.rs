@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Standing aside it opens no catalogue but to read it, cuts nothing, deletes nothing, and has nothing verified.
+//! 1. Standing aside it opens no catalogue but to read it, cuts nothing, deletes nothing, and has nothing verified but what the
+//!    other site asked for.
 //! 2. That it follows is in the journal before it says so. So a keeper that comes after it is a successor, whatever crashes.
 //! 3. It takes over with the identity that the points have, before anything else is done with the set.
 
@@ -57,7 +58,9 @@ impl SetFlow {
     }
 
     fn has_news(&self) -> bool {
-        self.stands_aside().is_some() || self.around.memory.of(&self.name).seen_catalogue().is_some()
+        self.stands_aside().is_some()
+            || self.around.memory.of(&self.name).seen_catalogue().is_some()
+            || self.has_news_of_replica()
     }
 
     /// Returns once the set is to be kept here; false if the flow is to end.
@@ -71,11 +74,14 @@ impl SetFlow {
             }
             let now = self.around.world.now();
             let is_due = looked_at.is_none_or(|last| now.since(last) >= POINTS_EVERY);
-            let is_told = shown.as_ref().is_none_or(|shown| shown.told != replication.told);
+            let is_told = shown
+                .as_ref()
+                .is_none_or(|shown| shown.told != replication.told || shown.asked != replication.asked);
             if replication.role == SetRole::Follows && (is_new || is_due || is_told) {
                 looked_at = Some(now);
+                let stopping = self.stopping();
                 let listing = Box::pin(self.list_followed(&mut replication));
-                let Some(view) = with_deadline(self.stopping(), listing).await else { return false };
+                let Some(view) = with_deadline(stopping, listing).await else { return false };
                 self.around.board.show_aside(&self.name, Some(view), replication.clone());
                 shown = Some(replication);
             } else if is_new {
@@ -90,7 +96,11 @@ impl SetFlow {
                     shown = None;
                 }
                 FlowWake::Stop => return false,
-                FlowWake::Request(request) => self.refuse_aside(request),
+                FlowWake::Request(request) => match self.take_result(request) {
+                    Some(request) => self.refuse_aside(request),
+                    // The verdict is shown at once.
+                    None => looked_at = None,
+                },
             }
         }
         true
@@ -132,7 +142,7 @@ impl SetFlow {
     }
 
     /// The backups as this site sees them, and the extract for the other one.
-    async fn list_followed(&self, replication: &mut SetReplication) -> SetView {
+    async fn list_followed(&mut self, replication: &mut SetReplication) -> SetView {
         let found = self.points_that_travelled(replication.told.as_deref()).await;
         let here = found.iter().flat_map(|found| found.backups.iter().map(|backup| backup.backup)).collect();
         let turn = self.around.memory.of(&self.name).own_turn;
@@ -140,7 +150,8 @@ impl SetFlow {
             Some(catalogue) => CatalogueExtract::of(&catalogue, (turn, true), here),
             None => CatalogueExtract::without_catalogue(&self.name, turn, here),
         }));
-        SetView::of_follower(&self.name, found.as_ref(), replication.told.as_deref())
+        let view = SetView::of_follower(&self.name, found.as_ref(), replication.told.as_deref());
+        self.show_asked(found.as_ref(), replication, view)
     }
 
     async fn points_that_travelled(&self, told: Option<&CatalogueExtract>) -> Option<RebuiltSet> {
@@ -258,13 +269,14 @@ impl SetFlow {
     }
 
     /// Shows that this site keeps the set, and what its catalogue has.
-    pub(super) fn show_kept(&self, keeper: &SetKeeper) {
+    pub(super) fn show_kept(&mut self, keeper: &SetKeeper) {
         let mut replication = self.replication();
         if let Some(replication) = &mut replication {
             let catalogue = keeper.catalogue();
             let here = catalogue.live().map(|(number, _)| number).collect();
             let turn = self.around.memory.of(&self.name).own_turn.max(1);
             replication.extract = Some(Arc::new(CatalogueExtract::of(catalogue, (turn, false), here)));
+            replication.wanted = self.wanted_verification(keeper);
         }
         self.around.board.show_replication(&self.name, replication);
     }

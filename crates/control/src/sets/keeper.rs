@@ -13,6 +13,7 @@
 use super::{
     catalogues::CatalogueFiles,
     pools::SitePools,
+    replica_verifying::ReplicaVerifying,
     served_set::{
         RebuiltCatalogue, ServedSet, SetKeeping, SetOrder, SetOrderAnswer, SetOrderRefusal, SetOrders,
         SetReplication, SetRequest,
@@ -288,6 +289,7 @@ impl Surroundings {
             freeze: set.freeze.clone(),
             requests,
             pools: SitePools::new(&self.world, &self.site, name),
+            verifying: ReplicaVerifying::default(),
         };
         let flow = self.world.spawn("set", flow.run());
         let keeping = unseen(&orders);
@@ -315,6 +317,7 @@ pub(super) struct SetFlow {
     freeze: WantedFreeze,
     requests: mpsc::Receiver<SetRequest>,
     pub pools: SitePools,
+    pub verifying: ReplicaVerifying,
 }
 
 /// The reason why a flow wakes.
@@ -412,7 +415,9 @@ impl SetFlow {
             if self.stands_aside().is_some() {
                 return FlowEnd::StandsAside;
             }
-            if let Err(error) = self.learn_of_predecessor(&mut keeper) {
+            let heard =
+                self.learn_of_predecessor(&mut keeper).and_then(|()| self.hear_of_replica(&mut keeper));
+            if let Err(error) = heard {
                 return FlowEnd::Failed(error.to_string());
             }
             let look = match with_deadline(self.stopping(), Box::pin(keeper.look())).await {
@@ -536,7 +541,7 @@ impl SetFlow {
         }
     }
 
-    fn show(&self, keeper: &SetKeeper) {
+    fn show(&mut self, keeper: &SetKeeper) {
         let (view, wall) = (keeper.view(), self.around.world.wall());
         // Also those of before a restart.
         for problem in SetProblem::ALL.into_iter().filter(|problem| !view.problems.contains_key(problem)) {

@@ -4,7 +4,8 @@
 //!
 //! Reading order: [`wanted`] (the sets of a site file, checked) and [`set_texts`] (in words), [`points`] (points of backups in the pools), `pools` (what a
 //! keeper asks of them), [`locks`] (what nobody may delete), [`catalogues`] (files of the state folder), [`served_set`] (what others see, and their orders),
-//! [`keeper`] (the flows), `standing` and `following` (of sets whose volumes lie in DR groups).
+//! [`keeper`] (the flows), `standing`, `following` and `replica_verifying` (of sets whose volumes lie in DR
+//! groups).
 
 pub mod catalogues;
 mod following;
@@ -12,6 +13,7 @@ pub mod keeper;
 pub mod locks;
 pub mod points;
 mod pools;
+mod replica_verifying;
 pub mod served_set;
 pub mod set_texts;
 mod standing;

@@ -4,7 +4,7 @@ use super::wanted::WantedSet;
 use array::format::SiteId;
 use protect::{
     catalogue::{CatalogueExtract, SetId},
-    set_keeper::{BackupView, PersonOrder, SetView},
+    set_keeper::{BackupView, PersonOrder, ReplicaVerdict, ReplicaVerification, SetView},
 };
 use report::Refusal;
 use std::{fmt, sync::Arc};
@@ -71,6 +71,12 @@ pub struct SetReplication {
     pub extract: Option<Arc<CatalogueExtract>>,
     /// The last one that came from the other site.
     pub told: Option<Arc<CatalogueExtract>>,
+    /// The verification that this site wants from the other one.
+    pub wanted: Option<Arc<ReplicaVerification>>,
+    /// The verification that the other site wants from this one.
+    pub asked: Option<Arc<ReplicaVerification>>,
+    /// This site's verdict for the other one.
+    pub verdict: Option<Arc<ReplicaVerdict>>,
 }
 
 impl SetReplication {

@@ -114,7 +114,9 @@ pub(super) fn replication_of(
         SetRole::Keeps => String::new(),
     };
     let (peers, told) = (peers.into_iter().collect(), record.told);
-    Some(SetReplication { role, peers, sites, text, extract: None, told })
+    // Asked is the site that follows.
+    let asked = memory.asked(&settings.name).filter(|_| role == SetRole::Follows);
+    Some(SetReplication { role, peers, sites, text, extract: None, told, wanted: None, asked, verdict: None })
 }
 
 /// The standing of a set that followed when its pools were seen last, and none of them is open.
@@ -127,5 +129,8 @@ fn pool_of_follower(record: &SetRecord, unknown: &[SetVolume]) -> Option<SetRepl
         text: format!("another site kept the set before, and {volume} is not open here"),
         extract: None,
         told: record.told.clone(),
+        wanted: None,
+        asked: None,
+        verdict: None,
     })
 }

@@ -110,7 +110,7 @@ pub struct SiteChanges {
     pub kept: Vec<String>,
     /// Pools that cannot become as the file says, with the reasons; nothing is changed in them.
     pub refused: BTreeMap<String, Refusal>,
-    /// DR groups that the file wants otherwise than they are: they stay as they are.
+    /// DR groups that the file wants otherwise than they are: they stay as they are. And sets that need a group, and have none.
     pub fixed_dr_groups: Vec<Refusal>,
     /// Parts of the file that are not made, with the reasons.
     pub notes: Vec<String>,

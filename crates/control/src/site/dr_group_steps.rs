@@ -7,6 +7,8 @@ use super::{
     wanted_dr_group::WantedDrGroup,
     wanted_pool::{WantedPool, WantedVolume},
 };
+use report::Refusal;
+use std::collections::BTreeSet;
 
 impl SiteChanges {
     /// Adds the steps that make groups, after all others: their volumes and the rights of their hosts are there then.
@@ -31,6 +33,41 @@ impl SiteChanges {
             self.kept.push(format!(
                 "DR group {name}, with {peer}: it stays; 'spindle dr remove {name}' takes it apart"
             ));
+        }
+        self.refuse_sets_without_replica((known, groups), wanted, renamed);
+    }
+
+    /// Refuses verifications at the replica of sets that no site follows, as far as all pools of the set are open.
+    fn refuse_sets_without_replica(
+        &mut self,
+        (known, groups): (&KnownSite, &KnownDrGroups),
+        wanted: &WantedSite,
+        renamed: impl Fn(&str, &str) -> String,
+    ) {
+        let there = groups.groups.iter().flat_map(|group| {
+            group.volumes.iter().map(|volume| (group.pool.clone(), renamed(&group.pool, volume)))
+        });
+        let in_file = wanted.dr_groups.iter().filter_map(|group| group.place.clone());
+        let in_file =
+            in_file.flat_map(|(pool, volumes)| volumes.into_iter().map(move |one| (pool.clone(), one)));
+        let replicated: BTreeSet<(String, String)> = there.chain(in_file).collect();
+        // Volumes of groups over several pools are not listed, and those of closed pools are not known.
+        let is_unknown = |pool: &String| {
+            !groups.in_several_pools.is_empty()
+                || groups.damaged.contains(pool)
+                || matches!(known.pools.get(pool), Some(None))
+        };
+        for set in wanted.sets.iter().map(|set| &set.settings) {
+            let is_at_replica = set.verification.as_ref().is_some_and(|policy| policy.is_at_replica());
+            let may_follow = set.volumes.iter().any(|one| {
+                is_unknown(&one.pool) || replicated.contains(&(one.pool.clone(), one.volume.clone()))
+            });
+            if is_at_replica && !may_follow {
+                self.fixed_dr_groups.push(Refusal::new(
+                    format!("protect {:?}: verify: at = \"replica\": its volumes lie in no DR group", set.name),
+                    "make the group first, in [[replication.dr_group]] or with 'spindle dr create', or leave at out",
+                ));
+            }
         }
     }
 
@@ -214,6 +251,34 @@ mod tests {
             FILE.replace("mail/disk", "mail/new").replacen("name = 'disk'", "name = 'new'\nwas = 'disk'", 1);
         let changes = plan(&there, &renamed, "boston").unwrap();
         assert_eq!((changes.fixed_dr_groups.len(), changes.steps.len()), (0, 1), "{changes:?}");
+    }
+
+    #[test]
+    fn a_set_that_no_site_follows_cannot_be_verified_at_the_replica() {
+        let set = |volume: &str| {
+            format!(
+                "{FILE}\n[[volume]]\nname = 'loose'\ngroup = 'mail'\ngb = 1\n[[protect]]\nset = 'post'\nvolumes = \
+                 ['{volume}']\nschedules = ['3x1h']\nverify = {{ level = 'pages', at = 'replica' }}\n"
+            )
+        };
+        let there = known("mail", &["disk", "loose"], vec![sg1("mail", "denver")]);
+        let refused = |text: &str| {
+            let changes = plan(&there, text, "boston").unwrap();
+            changes.fixed_dr_groups.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(refused(&set("mail/disk")), Vec::<String>::new());
+        let loose = set("mail/loose");
+        let [refusal] = &refused(&loose)[..] else { panic!("{:?}", refused(&loose)) };
+        assert!(
+            refusal.starts_with("protect \"post\": verify: at = \"replica\": its volumes lie in no DR group"),
+            "{refusal}"
+        );
+        assert_eq!(refused(&loose.replace("at = 'replica'", "at = '22:00'")), Vec::<String>::new());
+        // A group that the same file makes is enough, and so is a pool that is closed.
+        let new = plan(&known("mail", &["disk", "loose"], Vec::new()), &set("mail/disk"), "boston").unwrap();
+        assert_eq!(new.fixed_dr_groups, []);
+        let closed = KnownSite { pools: BTreeMap::from([("mail".to_owned(), None)]), ..there.clone() };
+        assert_eq!(plan(&closed, &loose, "boston").unwrap().fixed_dr_groups, []);
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub struct VerificationBody {
     /// Lines about damage, or about what was not looked at; the first ones are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
+    /// The points that were looked at, each as the UUID of the volume, `/`, and that of the snapshot. The server of a site that
+    /// follows the set takes no result without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<String>,
 }
 
 /// The result of a verification.
@@ -112,10 +116,10 @@ pub(super) async fn verify(
     State(api): State<ApiState>,
     caller: Caller,
     Path((set, number)): Path<(String, u64)>,
-    Json(VerificationBody { level, version, result, findings }): Json<VerificationBody>,
+    Json(VerificationBody { level, version, result, findings, points }): Json<VerificationBody>,
 ) -> Result<Json<SetBackupRow>, ApiProblem> {
     caller.need(CallerRole::Operate)?;
-    let result = VerificationResult { level, version, verdict: result.into(), findings };
+    let result = VerificationResult { level, version, verdict: result.into(), findings, points };
     let order = PersonOrder::NoteVerification(result);
     Ok(Json(row_of(&follow(&api, &caller, (&set, number), order).await?)?))
 }

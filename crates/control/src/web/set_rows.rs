@@ -3,7 +3,7 @@
 use crate::sets::{ServedSet, SetKeeping, SetReplication, SetRole, points::parts_of_id};
 use protect::{
     retention::BackupProof,
-    set_keeper::{BackupView, CopyDue, SetVolume},
+    set_keeper::{BackupView, CopyDue, ReplicaVerification, SetVolume},
     verification::VerificationPolicy,
 };
 use report::calendar::utc_time;
@@ -70,7 +70,10 @@ pub struct SetVerificationRow {
     pub throttle_bytes: Option<u64>,
     /// Another machine verifies, by 'spindle protect verify --due'; else the keeper of the set does.
     pub is_elsewhere: bool,
-    /// Number of the backup to verify now. None of a set that an agent keeps.
+    /// The server of the site that follows the set verifies.
+    #[serde(default)]
+    pub is_at_replica: bool,
+    /// Number of the backup to verify here now. None of a set that an agent keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
 }
@@ -235,10 +238,16 @@ impl SetRow {
             kept_by: SetKeeperName::Server,
             next_at: view.as_ref().filter(|_| problem.is_none() && is_kept).map(|view| utc_time(view.next.0)),
             problems: lasting.chain(not_kept).collect(),
-            verification: row.verification.clone().map(|verification| SetVerificationRow {
-                due: view.as_ref().and_then(|view| view.verification_due),
-                ..verification
-            }),
+            verification: match replication.and_then(|replication| replication.asked.as_deref()) {
+                Some(asked) => Some(SetVerificationRow {
+                    due: view.as_ref().and_then(|view| view.verification_due),
+                    ..SetVerificationRow::of_asked(asked)
+                }),
+                None => row.verification.clone().map(|verification| SetVerificationRow {
+                    due: view.as_ref().and_then(|view| view.verification_due),
+                    ..verification
+                }),
+            },
             drill: row.drill.clone().map(|drill| SetDrillRow {
                 is_due: view.as_ref().is_some_and(|view| view.has_drill_due),
                 ..drill
@@ -287,6 +296,19 @@ impl SetVerificationRow {
             text: policy.to_string(),
             throttle_bytes: policy.throttle().map(|rate| rate.0),
             is_elsewhere: policy.is_elsewhere(),
+            is_at_replica: policy.is_at_replica(),
+            due: None,
+        }
+    }
+
+    /// At the site that follows the set: level and rate are those of the site that keeps it.
+    fn of_asked(asked: &ReplicaVerification) -> Self {
+        Self {
+            level: asked.level.clone(),
+            text: format!("{}, at the replica", asked.level),
+            throttle_bytes: asked.throttle,
+            is_elsewhere: false,
+            is_at_replica: true,
             due: None,
         }
     }

@@ -13,6 +13,7 @@ use protect::planted_keeping::{KeepingBug, with_keeping_bug};
 use std::{collections::BTreeSet, rc::Rc};
 
 const SET: &str = "[[protect]]\nset = 'post'\nvolumes = ['a', 'b']\nschedules = ['3x1min']\n";
+const AT_REPLICA: &str = "verify = { level = 'recover', at = 'replica', throttle = '200MB/s' }\n";
 const NOT_SEEN: &str = "catalogue of boston not seen";
 
 type Life = Result<(), String>;
@@ -68,13 +69,18 @@ impl DrScene {
 
 /// A set that Boston keeps and Denver follows, since three minutes.
 async fn followed(scene: &Rc<DrScene>) -> Life {
+    followed_with(scene, "").await
+}
+
+/// The same, with more keys of the set.
+async fn followed_with(scene: &Rc<DrScene>, keys: &str) -> Life {
     for site in 0..2 {
         scene.start(site);
         scene.until_up(site).await;
     }
     *scene.sites[0].more.borrow_mut() = SET.to_owned();
     scene.create_calmly().await;
-    *scene.sites[1].more.borrow_mut() = SET.to_owned();
+    scene.sites.iter().for_each(|site| *site.more.borrow_mut() = format!("{SET}{keys}"));
     scene.sites[1].names_volumes.set(true);
     for site in &scene.sites {
         let applied = site.apply(&scene.world, &[]).await.unwrap();
@@ -91,7 +97,11 @@ async fn followed(scene: &Rc<DrScene>) -> Life {
         "denver's catalogue",
         &"it has lines",
     )?;
-    expect(denver.next_at.is_none() && denver.verification.is_none(), "nothing is due at denver", &denver)
+    expect(
+        denver.next_at.is_none() && (denver.verification.is_none() || !keys.is_empty()),
+        "nothing is due at denver",
+        &denver,
+    )
 }
 
 /// Both sites have the same backups, and know that.
@@ -199,6 +209,118 @@ async fn unplanned(scene: Rc<DrScene>) -> Life {
     expect(denver.backups.len() <= 5, "the rules go on", &numbers(&denver))
 }
 
+/// The backup that a site wants verified now, and a verdict of its points with this result.
+fn due_of(row: &SetRow, result: &str) -> Option<(u64, String)> {
+    let due = row.verification.as_ref()?.due?;
+    let points = row.backups.iter().find(|backup| backup.number == due)?.points.iter();
+    let points: Vec<String> =
+        points.map(|point| format!("\"{}/{}\"", point.volume_id, point.snapshot_id)).collect();
+    let points = points.join(",");
+    Some((due, format!(r#"{{"level":"recover","version":"2","result":"{result}","points":[{points}]}}"#)))
+}
+
+impl DrScene {
+    /// Waits until a site is to verify a backup above `number`.
+    async fn until_due(&self, site: usize, number: u64, result: &str) -> Result<(u64, String), String> {
+        for _ in 0..400 {
+            if let Some(due) = due_of(&self.set(site).await, result).filter(|due| due.0 > number) {
+                return Ok(due);
+            }
+            self.sleep_ms(500).await;
+        }
+        Err(format!("nothing is due at site {site}: {:?}", (self.set(0).await, self.set(1).await)))
+    }
+
+    async fn until_proof(&self, site: usize, number: u64, proof: &str) -> Result<SetBackupRow, String> {
+        for _ in 0..120 {
+            let row = self.set(site).await;
+            if backup(&row, number)?.proof == proof {
+                return Ok(backup(&row, number)?.clone());
+            }
+            self.sleep_ms(250).await;
+        }
+        Err(format!("{number} never {proof} at site {site}: {:?}", self.set(site).await))
+    }
+
+    /// Has a site make a full backup, which stays.
+    async fn back_up(&self, site: usize) -> Life {
+        let made = self.order(site, (Method::POST, ""), Some(r#"{"hold":"audit"}"#)).await;
+        expect(made.0 < 300, "a backup", &made)
+    }
+
+    async fn note(&self, site: usize, number: u64, verdict: &str) -> (u16, String) {
+        self.order(site, (Method::POST, &format!("/{number}/verifications")), Some(verdict)).await
+    }
+}
+
+async fn verified_there(scene: Rc<DrScene>) -> Life {
+    followed_with(&scene, AT_REPLICA).await?;
+    scene.back_up(0).await?;
+    let (first, verdict) = scene.until_due(1, 0, "proven").await?;
+    let rules = scene.set(1).await.verification.unwrap();
+    expect(rules.throttle_bytes == Some(200_000_000) && rules.level == "recover", "its rules", &rules)?;
+    let own = scene.set(0).await.verification.and_then(|rules| rules.due);
+    expect(own.is_none(), "nothing is due at boston", &own)?;
+    // The point of a clone, or that of another backup.
+    let denver = scene.set(1).await;
+    let other = denver.backups.iter().find(|one| one.number != first && !one.points.is_empty());
+    let Some(other) = other else { return Err("there is one backup alone".to_owned()) };
+    let (wrong, right) = (&other.points[0], &backup(&denver, first)?.points[0]);
+    let of_other = verdict.replace(&right.snapshot_id, &wrong.snapshot_id);
+    expect(of_other != verdict, "another point", &of_other)?;
+    let refused = scene.note(1, first, &of_other).await;
+    expect(refused.0 == 409, "the verdict of another point", &refused)?;
+    let shallow = scene.note(1, first, &verdict.replace("recover", "chain")).await;
+    expect(shallow.0 == 409, "the verdict of another level", &shallow)?;
+    expect(backup(&scene.set(0).await, first)?.proof == "unproven", "it proves nothing", &first)?;
+    // The link is lost before the verdict arrives.
+    scene.cut();
+    scene.pass_s(20).await;
+    let noted = scene.note(1, first, &verdict).await;
+    expect(noted.0 == 200, "the verdict", &noted)?;
+    scene.pass_s(60).await;
+    let boston = scene.set(0).await;
+    let waits = backup(&boston, first)?.not_verified.clone().unwrap_or_default();
+    expect(waits.contains("denver, which verifies, is not connected since"), "why it waits", &waits)?;
+    expect(boston.verification.is_some_and(|rules| rules.due.is_none()), "nothing is due at boston", &first)?;
+    scene.restore();
+    scene.heal().await;
+    let proven = scene.until_proof(0, first, "proven").await?;
+    let by = proven.verified_by.unwrap_or_default();
+    expect(by.starts_with("site denver: "), "where it was proven", &by)?;
+    scene.until_proof(1, first, "proven").await?;
+    // A crash there begins it again, and one here too.
+    scene.back_up(0).await?;
+    let (second, _) = scene.until_due(1, first, "damaged").await?;
+    scene.crash(1);
+    scene.start(1);
+    scene.until_up(1).await;
+    scene.heal().await;
+    scene.until_due(1, first, "damaged").await?;
+    scene.crash(0);
+    scene.start(0);
+    scene.until_up(0).await;
+    scene.heal().await;
+    scene.until_role(0, "keeps").await?;
+    let (third, verdict) = scene.until_due(1, first, "damaged").await?;
+    expect(third == second, "the same is due", &(second, third))?;
+    // Its catalogue may ask for the last time before the crash.
+    scene.pass_s(20).await;
+    let noted = scene.note(1, third, &verdict).await;
+    expect(noted.0 == 200, "a bad verdict", &noted)?;
+    scene.until_proof(0, third, "damaged").await?;
+    // The roles turn.
+    scene.move_over().await;
+    scene.until_role(1, "keeps").await?;
+    scene.until_role(0, "follows").await?;
+    scene.back_up(1).await?;
+    let (fourth, verdict) = scene.until_due(0, third, "proven").await?;
+    let noted = scene.note(0, fourth, &verdict).await;
+    expect(noted.0 == 200, "the verdict at boston", &noted)?;
+    let by = scene.until_proof(1, fourth, "proven").await?.verified_by.unwrap_or_default();
+    expect(by.starts_with("site boston: "), "where it was proven", &by)
+}
+
 fn live<F: Future<Output = Life> + 'static>(seed: u64, life: impl FnOnce(Rc<DrScene>) -> F) -> Life {
     in_scene(seed, (DrMode::Sync { hold_ms: 500, failsafe: false }, false), life)
 }
@@ -217,6 +339,13 @@ fn after_an_unplanned_failover_nothing_goes_before_the_other_catalogue_was_seen(
     }
 }
 
+#[test]
+fn a_set_is_verified_at_the_site_that_follows() {
+    for seed in 0..2 {
+        live(seed, verified_there).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
 #[cfg(debug_assertions)]
 #[test]
 fn each_planted_bug_of_sets_in_dr_groups_is_noticed() {
@@ -224,9 +353,11 @@ fn each_planted_bug_of_sets_in_dr_groups_is_noticed() {
         println!("note: {bug:?}: {noticed:?}");
         assert!(noticed.is_err(), "{bug:?} escaped");
     };
-    for bug in FollowBug::ALL {
+    for bug in [FollowBug::KeptBySecondary, FollowBug::SuccessionForgotten] {
         check(&bug, with_follow_bug(bug, || live(0, planned)));
     }
+    let bug = FollowBug::VerdictOfAnotherClone;
+    check(&bug, with_follow_bug(bug, || live(0, verified_there)));
     for bug in [KeepingBug::TakenOverBlindly, KeepingBug::NumbersOfOtherSiteForgotten] {
         check(&bug, with_keeping_bug(bug, || live(0, unplanned)));
     }

@@ -99,7 +99,7 @@ pub struct SetVerification {
     /// Depth: chain, pages, deep or recover.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub level: String,
-    /// Time of the day, such as 22:00, at which the backups before it are verified; if left out, each as soon as it is made.
+    /// Time of the day, such as 22:00, at which the backups before it are verified; if left out, each as soon as it is made. With replica, or replica 22:00, the site that follows the set verifies.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub at: String,
     /// Time of the day from which on no verification begins; none if left out.

@@ -6,6 +6,7 @@ use super::{
     notice::SaidProblems,
     proving::PutOff,
     releasing::LogReleases,
+    replica_proving::ReplicaSite,
 };
 use crate::{
     TakingPace, UnixSecond,
@@ -54,6 +55,8 @@ pub struct SetKeeper {
     /// End of the last missed slots that were written down.
     pub(super) missed_until: BTreeMap<SchedulePeriod, UnixSecond>,
     pub(super) looked_for_room_at: Option<Moment>,
+    /// The site that follows the set, if it is to verify.
+    pub(super) replica: Option<ReplicaSite>,
     /// Backups whose verification did not end.
     pub(super) put_off: BTreeMap<u64, PutOff>,
     /// The last copy to the vault, if it ended early.
@@ -104,6 +107,7 @@ impl SetKeeper {
             last_freeze: None,
             missed_until: BTreeMap::new(),
             looked_for_room_at: None,
+            replica: None,
             put_off: BTreeMap::new(),
             copy_put_off: None,
             releases: LogReleases::default(),

@@ -15,7 +15,7 @@
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
 //! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
-//! results of verifications, restores and drills), `releasing` (logs that a proven backup has), `copying`, `rebuilding` (a
+//! results of verifications, restores and drills), `replica_proving` (verifications at the site that follows), `releasing` (logs that a proven backup has), `copying`, `rebuilding` (a
 //! catalogue that was lost), `following` and `succession` (another site of a DR group keeps the set, or kept it before),
 //! [`notice`], [`view`].
 
@@ -31,6 +31,7 @@ pub mod pools;
 mod proving;
 mod rebuilding;
 mod releasing;
+mod replica_proving;
 pub mod settings;
 mod settling;
 mod succession;
@@ -45,6 +46,7 @@ pub use people::{PersonOrder, PersonRefusal};
 pub use pools::{BackupPools, PoolRoom, PoolsAnswer, WantedCut};
 pub use proving::{DrillResult, RestoreResult, VerificationDue, VerificationResult, VerificationVerdict};
 pub use rebuilding::{CollectingError, collect_backups};
+pub use replica_proving::{FINDINGS_MAX, ReplicaSite, ReplicaVerdict, ReplicaVerification, point_identities};
 pub use settings::{SetSettings, SetVolume};
 pub use succession::{NUMBERS_GAP, PredecessorSite, unseen_hold};
 pub use view::{BackupView, SetView};

@@ -15,6 +15,7 @@ use crate::{
     verification::VERIFICATION_LEVELS,
 };
 use report::calendar::utc_time;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use world::Moment;
 
@@ -47,9 +48,12 @@ pub struct VerificationDue {
     pub name: String,
     pub level: &'static str,
     pub throttle: Option<ByteRate>,
+    /// The server of the other site is to carry it out.
+    pub is_at_replica: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum VerificationVerdict {
     Proven,
     Damaged,
@@ -67,6 +71,8 @@ pub struct VerificationResult {
     pub verdict: VerificationVerdict,
     /// Damage, or the reasons why not everything was looked at.
     pub findings: Vec<String>,
+    /// Identities of the points that were looked at; empty if the verifier does not say.
+    pub points: Vec<String>,
 }
 
 /// The result of a restore that others carried out.
@@ -98,14 +104,18 @@ impl SetKeeper {
         let (zone, now) = (self.settings.schedules.zone(), UnixSecond(self.world.wall().seconds));
         let is_put_off =
             |number: u64| self.put_off.get(&number).is_some_and(|put_off| !put_off.is_over(self.world.now()));
-        let number = policy.due(zone, now, self.catalogue(), is_put_off)?;
+        let cannot_be = |number: u64| policy.is_at_replica() && !self.is_at_replica(number);
+        let number =
+            policy.due(zone, now, self.catalogue(), |number| is_put_off(number) || cannot_be(number))?;
         let name = self.catalogue().row(number).expect("it is live").start.name.clone();
-        Some(VerificationDue { number, name, level: policy.level(), throttle: policy.throttle() })
+        let (level, throttle, is_at_replica) = (policy.level(), policy.throttle(), policy.is_at_replica());
+        Some(VerificationDue { number, name, level, throttle, is_at_replica })
     }
 
-    /// The reason why the last verification of a backup did not end.
+    /// The reason why the last verification of a backup did not end, or none can begin.
     pub(super) fn not_verified(&self, number: u64) -> Option<String> {
-        self.put_off.get(&number).map(|put_off| put_off.why.clone())
+        let wait = self.catalogue().row(number).and_then(|row| self.replica_wait(number, row));
+        wait.or_else(|| self.put_off.get(&number).map(|put_off| put_off.why.clone()))
     }
 
     /// Says when nothing was verified for a day, and when that is over.
@@ -115,7 +125,11 @@ impl SetKeeper {
         let policy = self.settings.verification.as_ref();
         let overdue = policy.and_then(|policy| policy.overdue(self.catalogue(), self.age_s()));
         let text = overdue.map(|number| {
-            let name = &self.catalogue().row(number).expect("it is live").start.name;
+            let row = self.catalogue().row(number).expect("it is live");
+            let name = &row.start.name;
+            if let Some(wait) = self.replica_wait(number, row) {
+                return format!("no backup was verified for 24 h, and {name} waits for it; {wait}");
+            }
             let reason = match self.put_off.get(&number).or_else(|| self.put_off.values().next_back()) {
                 Some(PutOff { why, .. }) => format!("; the last one did not end: {why}"),
                 None => String::new(),
@@ -153,7 +167,7 @@ impl SetKeeper {
         result: &VerificationResult,
         by: &str,
     ) -> FollowResult {
-        let VerificationResult { level, version, verdict, findings } = result.clone();
+        let VerificationResult { level, version, verdict, findings, .. } = result.clone();
         if !VERIFICATION_LEVELS.contains(&level.as_str()) {
             let known = VERIFICATION_LEVELS.join(", ");
             return Err(wrong(number, format!("cannot be verified at the level {level:?}; known: {known}")));

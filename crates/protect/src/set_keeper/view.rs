@@ -18,7 +18,7 @@ pub struct SetView {
     pub next: UnixSecond,
     /// Problems that last.
     pub problems: BTreeMap<SetProblem, String>,
-    /// Number of the backup to verify now.
+    /// Number of the backup to verify here now.
     pub verification_due: Option<u64>,
     /// A drill is due.
     pub has_drill_due: bool,
@@ -50,7 +50,7 @@ pub struct BackupView {
     pub verified: Option<(UnixSecond, String)>,
     /// Host, site or person of the last verification.
     pub verified_by: Option<String>,
-    /// The reason why its last verification, since the keeper's start, did not end.
+    /// The reason why its last verification, since the keeper's start, did not end, or none can begin.
     pub not_verified: Option<String>,
     /// Vaults and sites that have a copy.
     pub copies: Vec<String>,
@@ -80,7 +80,10 @@ impl SetView {
             id: keeper.catalogue().header().id.to_string(),
             next,
             problems: keeper.problems().clone(),
-            verification_due: keeper.verification_due().map(|due| due.number),
+            verification_due: keeper
+                .verification_due()
+                .filter(|due| !due.is_at_replica)
+                .map(|due| due.number),
             has_drill_due: keeper.has_drill_due(),
             copy_due: keeper.copy_due(),
             not_copied: keeper.not_copied(),

@@ -25,8 +25,9 @@ impl VersionRange {
     /// The versions that this program knows. Before version 4 a pass brought neither sizes nor snapshots, and a deletion
     /// of a snapshot did not say of which volumes. Since version 5 blocks may be packed, and a secondary names what an
     /// unfinished pass brought. Since version 6 groups may have volumes in several pools. Since
-    /// version 7 sites tell each other what their catalogues of backups have.
-    pub const OURS: Self = Self { lowest: 5, highest: 7 };
+    /// version 7 sites tell each other what their catalogues of backups have. Since version 8 the
+    /// site that follows a set verifies its backups.
+    pub const OURS: Self = Self { lowest: 5, highest: 8 };
 
     pub fn highest(self) -> u16 {
         self.highest

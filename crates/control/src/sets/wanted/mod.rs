@@ -392,7 +392,13 @@ impl CheckedTable<'_> {
                 "verify: elsewhere has no effect: the agent that keeps the set notes its own results alone";
             return Err(self.refusal(problem, "leave it out; the agent verifies on its host"));
         }
-        VerificationPolicy::new(&settings).map(Some).map_err(|error| self.refusal(error, ""))
+        let policy = VerificationPolicy::new(&settings).map_err(|error| self.refusal(error, ""))?;
+        if policy.is_at_replica() && !freeze.is_by_server() {
+            let problem =
+                "verify: at = \"replica\" has no effect: a set that an agent keeps follows no DR group";
+            return Err(self.refusal(problem, "leave it out; the agent verifies on its host"));
+        }
+        Ok(Some(policy))
     }
 
     fn drill(&self, table: &SetDrill, freeze: &WantedFreeze) -> Result<Option<DrillPolicy>, Refusal> {

@@ -174,6 +174,11 @@ fn wishes_that_cannot_be_done_are_refused_in_one_line() {
         ("level = 'recover'", "", "verify: level = \"\" is unknown; say \"chain\""),
         ("'06:00'", "'22:00'", "verify: at and until are both 22:00"),
         ("level = 'recover'", "level = 'recover'\nelsewhere = true", "verify: elsewhere has no effect"),
+        (
+            "at = '22:00'",
+            "at = 'replica 22:00'",
+            "verify: at = \"replica\" has no effect: a set that an agent keeps",
+        ),
     ] {
         let refused = read(&MAIL.replacen(from, to, 1)).unwrap_err();
         assert!(refused.contains(refusal), "{from} → {to}: {refused}");

@@ -154,6 +154,7 @@ impl Site {
                 version: "1".to_owned(),
                 verdict,
                 findings: Vec::new(),
+                points: Vec::new(),
             }),
             2 => PersonOrder::Delete { may_be_last: false },
             _ => return,

@@ -3,6 +3,7 @@
 
 mod fake_pools;
 mod releasing;
+mod replica_verdicts;
 
 use fake_pools::{FakePools, ShakyApplication, Surroundings};
 use protect::{
@@ -187,7 +188,13 @@ impl History {
         };
         let (level, version) = (due.level.to_owned(), "1".to_owned());
         let findings = vec!["a finding".to_owned()];
-        let order = PersonOrder::NoteVerification(VerificationResult { level, version, verdict, findings });
+        let order = PersonOrder::NoteVerification(VerificationResult {
+            level,
+            version,
+            verdict,
+            findings,
+            points: Vec::new(),
+        });
         match keeper.follow(due.number, &order, "verifier").await {
             Err(PersonRefusal::Catalogue(error)) => panic!("{error}"),
             // It went meanwhile.
@@ -462,7 +469,13 @@ fn a_set_says_that_nothing_was_verified_for_a_day() {
         let note = |verdict| {
             let (level, version) = ("deep".to_owned(), "1".to_owned());
             let findings = vec!["the disk is unplugged".to_owned()];
-            PersonOrder::NoteVerification(VerificationResult { level, version, verdict, findings })
+            PersonOrder::NoteVerification(VerificationResult {
+                level,
+                version,
+                verdict,
+                findings,
+                points: Vec::new(),
+            })
         };
         let due = keeper.verification_due().expect("one is due");
         keeper.follow(due.number, &note(VerificationVerdict::Unfinished), "verifier").await.expect("noted");

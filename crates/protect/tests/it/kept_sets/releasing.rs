@@ -37,7 +37,7 @@ async fn first_backup(history: &History, world: &World) -> (SetKeeper, u64) {
 /// Notes that a verification at this level found nothing wrong.
 async fn prove(keeper: &mut SetKeeper, number: u64, level: &str) {
     let (level, version, verdict) = (level.to_owned(), "1".to_owned(), VerificationVerdict::Proven);
-    let result = VerificationResult { level, version, verdict, findings: Vec::new() };
+    let result = VerificationResult { level, version, verdict, findings: Vec::new(), points: Vec::new() };
     let noted = keeper.follow(number, &PersonOrder::NoteVerification(result), "verifier").await;
     noted.expect("noted");
     keeper.take_notices();
