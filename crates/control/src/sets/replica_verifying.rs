@@ -84,15 +84,13 @@ impl SetFlow {
         keeper.note_replica_verdict(&site, &wanted, &verdict)
     }
 
-    /// The verification that the other site is to carry out. One that it has begun stays while the link is lost.
+    /// The verification that the other site is to carry out. One that it may have begun stays until it is answered, also while the
+    /// link is lost and when a newer backup is due: a verification may take longer than the time between two backups.
     pub(super) fn wanted_verification(&mut self, keeper: &SetKeeper) -> Option<Arc<ReplicaVerification>> {
         let verifying = &mut self.verifying;
         if verifying.known.as_ref().is_none_or(|site| site.away.is_none()) {
-            let (before, due) = (verifying.wanted.take(), keeper.replica_verification_due());
-            verifying.wanted = due.map(|due| match before {
-                Some(before) if before.is_alike(&due) => before,
-                _ => Arc::new(due),
-            });
+            let before = verifying.wanted.take().filter(|before| keeper.still_wants(before));
+            verifying.wanted = before.or_else(|| keeper.replica_verification_due().map(Arc::new));
         }
         verifying.wanted.clone()
     }
@@ -143,8 +141,10 @@ impl SetFlow {
             let order = SetOrder::Follow { number, order: PersonOrder::NoteVerification(result) };
             return Some(SetRequest::Order { order, by, answer });
         };
-        let VerificationResult { level, version, verdict, findings, .. } = result;
-        let (request, id, points) = (asked.request.clone(), asked.id.clone(), asked.points.clone());
+        let VerificationResult { level, version, verdict, findings, points } = result;
+        let (request, id) = (asked.request.clone(), asked.id.clone());
+        let points =
+            if verdict == VerificationVerdict::Unfinished { asked.points.clone() } else { sorted(points) };
         let findings = findings.into_iter().take(FINDINGS_MAX).collect();
         let backup = number;
         self.verifying.verdict = Some(Arc::new(ReplicaVerdict {
@@ -169,10 +169,14 @@ impl SetFlow {
 
 /// True if a verifier looked at the points that the other site asked for, at that level.
 fn is_about(asked: &ReplicaVerification, result: &VerificationResult) -> bool {
-    let mut points = result.points.clone();
-    points.sort();
-    points.dedup();
+    let points = sorted(result.points.clone());
     let has_ended = result.verdict != VerificationVerdict::Unfinished;
     let are_same = points == asked.points || planted::is_in_following(FollowBug::VerdictOfAnotherClone);
     result.level == asked.level && (are_same || !has_ended)
+}
+
+fn sorted(mut points: Vec<String>) -> Vec<String> {
+    points.sort();
+    points.dedup();
+    points
 }

@@ -261,6 +261,11 @@ async fn verified_there(scene: Rc<DrScene>) -> Life {
     expect(rules.throttle_bytes == Some(200_000_000) && rules.level == "recover", "its rules", &rules)?;
     let own = scene.set(0).await.verification.and_then(|rules| rules.due);
     expect(own.is_none(), "nothing is due at boston", &own)?;
+    // A newer one does not take its place while it is looked at.
+    scene.back_up(0).await?;
+    scene.pass_s(30).await;
+    let (due, _) = scene.until_due(1, 0, "proven").await?;
+    expect(due == first, "the first one goes on", &(first, due))?;
     // The point of a clone, or that of another backup.
     let denver = scene.set(1).await;
     let other = denver.backups.iter().find(|one| one.number != first && !one.points.is_empty());
@@ -290,7 +295,6 @@ async fn verified_there(scene: Rc<DrScene>) -> Life {
     expect(by.starts_with("site denver: "), "where it was proven", &by)?;
     scene.until_proof(1, first, "proven").await?;
     // A crash there begins it again, and one here too.
-    scene.back_up(0).await?;
     let (second, _) = scene.until_due(1, first, "damaged").await?;
     scene.crash(1);
     scene.start(1);

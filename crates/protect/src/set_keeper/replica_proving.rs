@@ -82,11 +82,6 @@ impl ReplicaVerification {
             || planted_keeping::is(KeepingBug::VerdictOfAnotherClone);
         is_same_request && is_same_backup && are_its_points
     }
-
-    /// True if both want the same of the same points.
-    pub fn is_alike(&self, other: &Self) -> bool {
-        *self == Self { request: self.request.clone(), ..other.clone() }
-    }
 }
 
 impl SetKeeper {
@@ -109,6 +104,22 @@ impl SetKeeper {
             level: due.level.to_owned(),
             throttle: due.throttle.map(|ByteRate(rate)| rate),
         })
+    }
+
+    /// True if a verification that the other site was asked for is wanted yet: nobody has verified the backup since, its points
+    /// are there, and the rules are the same.
+    pub fn still_wants(&self, asked: &ReplicaVerification) -> bool {
+        let Some(policy) = self.settings.verification.as_ref().filter(|policy| policy.is_at_replica()) else {
+            return false;
+        };
+        let is_same = |(number, row): (u64, &BackupRow)| {
+            number == asked.backup && waits(row) && point_identities(&row.points) == asked.points
+        };
+        policy.level() == asked.level
+            && policy.throttle().map(|ByteRate(rate)| rate) == asked.throttle
+            && asked.id == self.catalogue().header().id
+            && self.is_at_replica(asked.backup)
+            && self.catalogue().live().any(is_same)
     }
 
     /// Notes the verdict of the other site, if it is about the points of the backup that was asked for; another one counts as a
