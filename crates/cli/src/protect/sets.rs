@@ -230,7 +230,7 @@ fn backup_text(row: &SetBackupRow, is_kept: bool) -> String {
     // A kind of its own is said once.
     let label = if row.kind == row.label { row.kind.clone() } else { format!("{}, {}", row.kind, row.label) };
     let proof = match &row.not_verified {
-        Some(why) => format!("{} (not everything could be checked: {why})", row.proof),
+        Some(why) => format!("{} (not verified yet: {why})", row.proof),
         None => row.proof.clone(),
     };
     // Only in DR groups are there several places for it.

@@ -109,6 +109,7 @@ mod two_sites_pools;
 mod two_sites_replica;
 mod two_sites_returned;
 mod two_sites_rows;
+mod two_sites_set_proofs;
 mod two_sites_sets;
 mod two_sites_suspended;
 mod two_sites_verified;

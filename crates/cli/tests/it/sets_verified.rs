@@ -141,7 +141,7 @@ fn the_server_verifies_what_is_due_and_says_what_it_could_not_check() {
     assert!(row["not_verified"].as_str().unwrap().contains("no database was ever put there"), "{row}");
     let listed = bench.run(&["protect", "list", "post", "--state", "state"]);
     assert!(listed.stdout.contains("verified: recover, 500MB/s"), "{}", listed.stdout);
-    assert!(listed.stdout.contains("not everything could be checked: "), "{}", listed.stdout);
+    assert!(listed.stdout.contains("not verified yet: "), "{}", listed.stdout);
     answered(&bench.run(&short(&[served.uri("/store")])));
     let full = back_up(&bench);
     let row = row_when(&bench, full, |row| row["proof"] != "unproven");
