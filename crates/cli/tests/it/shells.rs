@@ -2,7 +2,7 @@
 
 use crate::{
     exported::is_installed,
-    helps::verbs,
+    helps::helps,
     spindle::{Bench, names},
 };
 use std::process::Command;
@@ -46,12 +46,12 @@ fn every_verb_has_a_manual_page_with_its_example() {
     let bench = Bench::new();
     let said = bench.run(&["man", "man1", "--date", "2026-11-29"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    let verbs = verbs(&bench);
+    let verbs = helps(&bench);
     let page_of = |path: &[String]| format!("{}.1", [&["spindle".to_owned()], path].concat().join("-"));
-    let mut expected: Vec<String> = verbs.iter().map(|path| page_of(path)).collect();
+    let mut expected: Vec<String> = verbs.keys().map(|path| page_of(path)).collect();
     expected.sort();
     assert_eq!(names(&bench.path("man1")), expected, "one page for each verb");
-    for path in &verbs {
+    for path in verbs.keys() {
         let text = std::fs::read_to_string(bench.path("man1").join(page_of(path))).unwrap();
         let examples = text.split_once(".SH \"EXAMPLES\"\n").map(|(_, examples)| examples);
         let example = format!("spindle {}", path.join(" ")).replace('-', "\\-");
