@@ -12,7 +12,7 @@ pub enum VaultError {
     NoVault(String),
     #[error("{0} has a vault already")]
     VaultExists(String),
-    /// What was to be removed stays, and nothing was written.
+    /// Nothing was removed or written.
     #[error("{0} lets this key delete nothing: the old copies stay until one with that right prunes")]
     NoDeletion(String),
     #[error("the vault is of version {0}, and this program knows version 2")]

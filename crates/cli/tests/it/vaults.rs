@@ -231,7 +231,8 @@ fn a_lost_catalogue_has_the_copies_in_the_vault_again() {
         next = scene.back_up();
     }
     let copied = scene.copy(&next);
-    assert_eq!((&copied["was_there"], copied["backup"] != names[1]), (&false.into(), true), "{copied}");
+    // Within a minute it even has the same name.
+    assert_eq!(copied["was_there"], false, "{copied}");
     let Scene { bench, served, .. } = scene;
     served.end();
     let listed = json_of(&done(&run(&bench, &["protect", "vault", "list", "vault"])));

@@ -24,9 +24,9 @@ use std::sync::Arc;
 pub(super) struct ReplicaVerifying {
     /// The site as the keeper was told last.
     known: Option<ReplicaSite>,
-    /// What this site, which keeps the set, wants from the other one.
+    /// The verification that this site, which keeps the set, wants from the other one.
     wanted: Option<Arc<ReplicaVerification>>,
-    /// What this site, which follows, can verify now, and the set as it was listed with it.
+    /// The verification that this site, which follows, can do now, and the set as it was listed with it.
     at_hand: Option<(Arc<ReplicaVerification>, SetView)>,
     /// The last verdict of this site.
     verdict: Option<Arc<ReplicaVerdict>>,

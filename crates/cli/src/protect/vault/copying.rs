@@ -207,10 +207,17 @@ fn is_first_of_its_week(earlier: &[CopiedBackup], catalogue: &str, now_s: i64) -
     last_s.is_some_and(|last_s| last_s.div_euclid(WEEK_S) < now_s.div_euclid(WEEK_S))
 }
 
-/// True if a copy is of this backup. A catalogue that was made again may give a number that the vault knows to another one.
+/// True if a copy is of this backup. A catalogue that was made again may give a number that the vault knows to another one, and
+/// the name with it: the snapshots tell.
 fn is_of(copy: &CopiedBackup, catalogue: &str, backup: &PointsOfBackup) -> bool {
     let CopiedBackup { record, .. } = copy;
-    record.catalogue == catalogue && record.backup == backup.note.sequence && record.name == backup.name
+    let snapshots = backup.points.iter().map(|point| point.snapshot_id.as_str());
+    record.catalogue == catalogue && record.backup == backup.note.sequence && has_all(record, snapshots)
+}
+
+/// True if the copy has all these snapshots.
+pub fn has_all<'s>(record: &BackupRecord, mut snapshots: impl Iterator<Item = &'s str>) -> bool {
+    snapshots.all(|snapshot| record.volumes.iter().any(|volume| volume.snapshot_id == snapshot))
 }
 
 fn numbers_of(copies: &[CopiedBackup], catalogue: &str) -> Vec<u64> {

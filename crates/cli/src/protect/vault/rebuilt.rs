@@ -1,6 +1,9 @@
 //! Copies in a vault, for a catalogue that was made again: no note of a snapshot tells of them.
 
-use super::{copying::note_copy, opening::OpenVault};
+use super::{
+    copying::{has_all, note_copy},
+    opening::OpenVault,
+};
 use crate::server::connection::ServerConnection;
 use control::web::client::{BackupCopyBody, RebuiltRow, SetRow, in_uri};
 use report::Refusal;
@@ -36,7 +39,11 @@ pub async fn note_copies(
     let row: SetRow = server.get(&format!("/v1/sets/{}", in_uri(set))).await?;
     let mut copies = VaultCopies { vault: vault.place(), noted: Vec::new(), in_vault_alone: Vec::new() };
     for (number, CopiedBackup { id, record, .. }) in &by_number {
-        if !row.backups.iter().any(|known| known.number == *number && known.name == record.name) {
+        let known = row.backups.iter().find(|known| known.number == *number);
+        let is_it = known.is_some_and(|known| {
+            has_all(record, known.points.iter().map(|point| point.snapshot_id.as_str()))
+        });
+        if !is_it {
             copies.in_vault_alone.push(record.name.clone());
             continue;
         }

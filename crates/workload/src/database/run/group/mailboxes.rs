@@ -35,7 +35,7 @@ pub(super) struct GroupMailboxes {
     transaction: Rc<Mutex<DeliveryTransaction>>,
 }
 
-/// What was delivered since the last commit.
+/// The messages that were delivered since the last commit.
 struct DeliveryTransaction {
     session: Session,
     /// By database, with the version that is there once it is committed.
