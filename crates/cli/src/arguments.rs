@@ -26,6 +26,7 @@ use crate::{
         power::PowerArguments,
     },
     service::arguments::{InitiatorArguments, ScheduleArguments, SessionArguments, TargetArguments},
+    setup::arguments::SetupArguments,
     shell::{CompletionsArguments, ManArguments},
     site::arguments::{ApplyArguments, ServeArguments, SiteArguments},
     top::TopArguments,
@@ -80,6 +81,8 @@ pub enum Verb {
     Verify(VerifyArguments),
     /// Serve files, devices and volumes over the network (NBD, iSCSI)
     Export(Box<ExportArguments>),
+    /// Write the site file of a first installation: disks, a host, backups, mail; and apply it
+    Setup(Box<SetupArguments>),
     /// Make a site as its file says, and serve it: pools, volumes, targets and exports
     Serve(ServeArguments),
     /// Make a site as its file says, without serving it

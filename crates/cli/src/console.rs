@@ -33,6 +33,8 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 pub struct Console {
     /// People's words go to standard error.
     to_stderr: bool,
+    /// JSON is not printed: it is that of a part of a verb whose answer is another.
+    drops_json: bool,
     /// Only the verdict and errors are printed.
     quiet: bool,
     /// Colour is welcome where people's words go.
@@ -57,6 +59,7 @@ impl Console {
         let is_terminal = if json { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         Self {
             to_stderr: json,
+            drops_json: false,
             quiet,
             colour: is_terminal && !dumb && !set("NO_COLOR"),
             live: io::stderr().is_terminal() && !dumb,
@@ -74,6 +77,12 @@ impl Console {
     /// The system has no thread left.
     pub fn of_server(json: bool, quiet: bool) -> Result<Self, Refusal> {
         Ok(Self { lines: Some(Rc::new(LineThread::start()?)), ..Self::new(json, quiet) })
+    }
+
+    /// The same for a part of a verb that has an answer of its own: words are printed, or with `quiet` warnings alone, and
+    /// JSON is not.
+    pub fn of_part(&self, quiet: bool) -> Self {
+        Self { drops_json: true, quiet: self.quiet || quiet, ..self.clone() }
     }
 
     /// Writes whole lines, or has them written.
@@ -178,9 +187,14 @@ impl Console {
         self.say_always(&format!("{time} {label}{}", in_options(text)));
     }
 
+    /// True if a person at a terminal may answer a question.
+    pub fn can_ask(&self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
     /// The line that a person types at the terminal; `None` without one, or without an answer.
     pub fn ask(&self, question: &str) -> Option<String> {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        if !self.can_ask() {
             return None;
         }
         let mut line = String::new();
@@ -214,6 +228,9 @@ impl Console {
 
     /// A piece of one JSON text.
     pub fn json_part(&self, text: &str) -> Result<(), Refusal> {
+        if self.drops_json {
+            return Ok(());
+        }
         let written = self.write(Output::Stdout, text.to_owned());
         written.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
     }

@@ -125,7 +125,7 @@ fn row_of(listed: &ListedDisk) -> DiskRow<'_> {
 }
 
 /// Two lines for a disk: the facts that choose it, and the path to give to a pool; one for a partition.
-fn lines_of(disks: &[&ListedDisk]) -> Vec<String> {
+pub fn lines_of(disks: &[&ListedDisk]) -> Vec<String> {
     let name = |listed: &ListedDisk| {
         let indent = if listed.partition_of.is_some() { "  " } else { "" };
         format!("{indent}{}", listed.disk.name)
@@ -168,7 +168,7 @@ fn word_of(state: &DiskState) -> &'static str {
 }
 
 /// The reason why a disk is not free; `None` if it is.
-fn reason_of(state: &DiskState) -> Option<String> {
+pub fn reason_of(state: &DiskState) -> Option<String> {
     Some(match state {
         DiskState::Free => return None,
         DiskState::InUse(usage) => usages_text(usage).unwrap_or_default(),

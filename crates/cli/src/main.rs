@@ -26,6 +26,7 @@ mod remote_arguments;
 mod report;
 mod server;
 mod service;
+mod setup;
 mod shell;
 mod site;
 mod state_folder;
@@ -74,6 +75,7 @@ fn run() -> Result<ExitStatus, Refusal> {
         Verb::Volume(arguments) => pool::volume(&arguments),
         Verb::Group(arguments) => pool::group(&arguments),
         Verb::Job(arguments) => pool::job(&arguments),
+        Verb::Setup(arguments) => setup::setup(&arguments),
         Verb::Serve(arguments) => site::serve(&arguments),
         Verb::Apply(arguments) => site::apply(&arguments),
         Verb::Site(arguments) => site::site(&arguments),

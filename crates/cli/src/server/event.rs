@@ -29,7 +29,9 @@ pub fn event(arguments: &EventArguments) -> Result<ExitStatus, Refusal> {
         let status = match &arguments.verb {
             Some(EventVerb::Conditions) => conditions(&server, &console).await?,
             Some(EventVerb::Acknowledge { id }) => acknowledge(&server, id, &console).await?,
-            Some(EventVerb::Test { notifier }) => test(&server, notifier.as_deref(), &console).await?,
+            Some(EventVerb::Test { notifier }) => {
+                test_notifiers(&server, notifier.as_deref(), &console).await?
+            }
             None => {
                 let signal = interrupted();
                 let ended = Box::pin(async move { _ = signal.await });
@@ -130,7 +132,8 @@ async fn acknowledge(server: &ServerConnection, id: &str, console: &Console) -> 
     Ok(ExitStatus::Pass)
 }
 
-async fn test(
+/// Sends a test message over one notifier, or all; passes if each was delivered.
+pub async fn test_notifiers(
     server: &ServerConnection,
     notifier: Option<&str>,
     console: &Console,

@@ -13,6 +13,6 @@ mod token;
 
 pub use audit::audit;
 pub use drive::drive;
-pub use event::event;
+pub use event::{event, test_notifiers};
 pub use power::power;
 pub use token::token;

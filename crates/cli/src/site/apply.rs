@@ -17,7 +17,11 @@ use world::{
 
 /// Runs the verb to its end.
 pub fn apply(arguments: &ApplyArguments) -> Result<ExitStatus, Refusal> {
-    let console = Console::new(arguments.json, false);
+    apply_on(arguments, Console::new(arguments.json, false))
+}
+
+/// The same on the console of another verb.
+pub fn apply_on(arguments: &ApplyArguments, console: Console) -> Result<ExitStatus, Refusal> {
     let text = read_site(&arguments.file)?;
     let options = RealOptions::default();
     real::run(0, options, async |world: World| {

@@ -17,8 +17,8 @@ mod shown_services;
 mod supervision;
 
 pub use api::socket_of;
-pub use apply::apply;
-pub use own_folder::{JOURNAL, OwnFolder};
+pub use apply::{apply, apply_on};
+pub use own_folder::{JOURNAL, OwnFolder, served_socket};
 pub use serve::OWN_FILE;
 pub use serve::serve;
 
@@ -83,7 +83,7 @@ fn read_site(path: &Path) -> Result<String, Refusal> {
 }
 
 /// The folder of a site file, from the root: paths in the file begin there.
-fn folder_of(path: &Path) -> Result<PathBuf, Refusal> {
+pub fn folder_of(path: &Path) -> Result<PathBuf, Refusal> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     host_files::canonical(folder).map_err(|error| Refusal::new(error.to_string(), ""))
 }

@@ -31,11 +31,16 @@ pub enum StateFolder {
     Served(PathBuf),
 }
 
+/// The socket of the server that has a state folder; `None` if no server has it.
+pub fn served_socket(state: &Path) -> Option<PathBuf> {
+    let socket = socket_of(state);
+    (OwnFolder::is_taken(state) && host_files::metadata(&socket).is_ok()).then_some(socket)
+}
+
 impl StateFolder {
     /// As [`OwnFolder::open`], unless a server has the folder.
     pub fn open(path: &Path) -> Result<Self, Refusal> {
-        let socket = socket_of(path);
-        if OwnFolder::is_taken(path) && host_files::metadata(&socket).is_ok() {
+        if let Some(socket) = served_socket(path) {
             return Ok(Self::Served(socket));
         }
         let (folder, journal) = OwnFolder::open(path)?;

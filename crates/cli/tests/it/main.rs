@@ -85,6 +85,7 @@ mod served_transfers;
 mod sets_kept;
 mod sets_verified;
 mod settings;
+mod setups;
 mod shells;
 mod sites;
 mod sites_recovered;

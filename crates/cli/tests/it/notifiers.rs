@@ -44,7 +44,7 @@ server.serve_forever()
 "#;
 
 /// Takes mail as RFC 5321 says, but says no goodbye, and prints each as a JSON object on a line, read by Python's own parser.
-const MAIL_SINK: &str = r#"
+pub const MAIL_SINK: &str = r#"
 import base64, email, email.policy, json, socketserver, ssl, sys
 context = None
 if len(sys.argv) > 2:
@@ -105,14 +105,14 @@ threading.Event().wait()
 "#;
 
 /// A program of Python's that prints a JSON object on each line; killed when dropped.
-struct PythonServer {
+pub struct PythonServer {
     child: Child,
     lines: std::sync::mpsc::Receiver<Value>,
-    port: u64,
+    pub port: u64,
 }
 
 impl PythonServer {
-    fn begin(script: &str, port: u64) -> Self {
+    pub fn begin(script: &str, port: u64) -> Self {
         Self::begin_with(script, port, &[])
     }
 
@@ -135,7 +135,7 @@ impl PythonServer {
 
     /// The next line for which that is true.
     #[track_caller]
-    fn until(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub fn until(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + Duration::from_secs(30);
         let mut others = Vec::new();
         loop {

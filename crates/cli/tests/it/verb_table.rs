@@ -306,6 +306,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("", "report", No("computes here")),
     ("", "compare", No("computes here")),
     ("", "verify", No("reads files here")),
+    ("", "setup", By(&["POST /site/plan", "POST /site/apply", "POST /notifiers/{notifier}/test"])),
     ("", "disks", No("looks at the disks of this machine, before a pool has them")),
     ("", "completions", No("prints here")),
     ("", "man", No("writes files here")),

@@ -5,12 +5,14 @@
 
 use crate::{IoError, IoErrorKind, IoResult};
 use rustix::{
+    fs::Mode,
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 use std::{
     io,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -36,6 +38,35 @@ pub fn check_user(name: &str) -> IoResult<()> {
         io::ErrorKind::PermissionDenied => IoError::new(IoErrorKind::PermissionDenied, error.to_string()),
         _ => IoError::from_os(error, format!("looking up the user {name:?}")),
     })
+}
+
+/// Gives a file to a user of this machine and the user's first group. Its permissions stay.
+///
+/// # Errors
+/// `NotFound` if the user does not exist; else the system's.
+pub fn give_file(path: &Path, name: &str) -> IoResult<()> {
+    let given =
+        User::named(name).and_then(|user| Ok(rustix::fs::chown(path, Some(user.uid), Some(user.gid))?));
+    given.map_err(|error| refused(&error, format!("giving {} to {name:?}", path.display())))
+}
+
+/// Gives a file to the first group of a user, who may read it from then on; others may not. Its owner stays.
+///
+/// # Errors
+/// As of [`give_file`].
+pub fn share_file(path: &Path, name: &str) -> IoResult<()> {
+    let shared = User::named(name).and_then(|user| {
+        rustix::fs::chown(path, None, Some(user.gid))?;
+        Ok(rustix::fs::chmod(path, Mode::from_raw_mode(0o640))?)
+    });
+    shared.map_err(|error| refused(&error, format!("sharing {} with {name:?}", path.display())))
+}
+
+fn refused(error: &io::Error, context: String) -> IoError {
+    match error.kind() {
+        io::ErrorKind::NotFound => IoError::new(IoErrorKind::NotFound, format!("{context}: {error}")),
+        _ => IoError::from_os(io::Error::new(error.kind(), error.to_string()), context),
+    }
 }
 
 impl User {
