@@ -135,7 +135,7 @@ fn two_disks_make_one_pool_for_databases_and_logs() {
 
 #[test]
 fn four_disks_make_a_pool_for_databases_and_one_for_logs() {
-    expect![[r#"
+    expect![[r##"
         # logs have a pool of their own, so that a lost pool does not take databases and their logs together: the 2
         #   last of 4 disks (a quarter, at least two), since logs need less room
         # pool mail: 2 drives, 3.64 TiB of room; too few to keep room for a lost drive
@@ -171,12 +171,12 @@ fn four_disks_make_a_pool_for_databases_and_one_for_logs() {
         group = "logs"
         gb = 2235
 
-    "#]].assert_eq(pools_of(&text(4)));
+    "##]].assert_eq(pools_of(&text(4)));
 }
 
 #[test]
 fn of_twelve_disks_a_quarter_is_for_logs_and_the_databases_keep_room_for_a_lost_drive() {
-    expect![[r#"
+    expect![[r##"
         # logs have a pool of their own, so that a lost pool does not take databases and their logs together: the 3
         #   last of 12 disks (a quarter, at least two), since logs need less room
         # pool mail: 9 drives, 14.6 TiB of room, besides that kept for a lost drive
@@ -220,7 +220,7 @@ fn of_twelve_disks_a_quarter_is_for_logs_and_the_databases_keep_room_for_a_lost_
         group = "logs"
         gb = 3352
 
-    "#]].assert_eq(pools_of(&text(12)));
+    "##]].assert_eq(pools_of(&text(12)));
 }
 
 fn counts(division: &Division) -> Vec<(&'static str, usize, u32)> {
