@@ -29,7 +29,7 @@ pub(crate) fn wanted_schedules(
         let name = &table.name;
         let lacks = |what: &str| format!("snapshots {name:?}: none are taken, for it says no {what}");
         if table.is_set() {
-            // Sets keep it; without volumes there is none.
+            // Sets keep it, and check it; without volumes there is none.
             notes.extend(index.scheduled_volumes(table).next().is_none().then(|| lacks("volumes")));
             continue;
         }

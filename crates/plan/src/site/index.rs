@@ -47,6 +47,10 @@ impl<'s> SiteIndex<'s> {
     }
 
     /// True if a volume of any group has the name.
+    pub fn site(&self) -> &'s Site {
+        self.site
+    }
+
     pub(super) fn has_name(&self, name: &str) -> bool {
         self.volumes.contains_key(name)
     }

@@ -113,17 +113,6 @@ impl Site {
         let mut counts = BTreeMap::new();
         for schedule in &self.snapshots {
             let name = &schedule.name;
-            let old_keys = [
-                ("every_hours", schedule.every_hours.is_some()),
-                ("at", !schedule.at.is_empty()),
-                ("keep", schedule.keep.is_some()),
-            ];
-            if let Some((key, _)) = old_keys.iter().find(|(_, is_said)| schedule.is_set() && *is_said) {
-                return Some(format!("snapshots {name:?} say schedules and {key}; take one of them out"));
-            }
-            if !schedule.is_set() && !schedule.zone.is_empty() {
-                return Some(format!("snapshots {name:?}: zone has no effect without schedules"));
-            }
             for meant in &schedule.volumes {
                 if meant.contains('@') {
                     return Some(format!("snapshots {name:?}: {meant:?} is a snapshot; say its volume"));

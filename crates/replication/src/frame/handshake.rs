@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(range(1, 3).common(range(2, 9)), Some(3));
         assert_eq!(range(2, 9).common(range(1, 3)), Some(3));
         assert_eq!(range(4, 9).common(range(1, 3)), None);
-        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(7));
+        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(8));
         assert_eq!(range(1, 4).common(VersionRange::OURS), None, "blocks and snapshots would differ");
         assert_eq!(VersionRange::new(0, 1), None);
         assert_eq!(VersionRange::new(2, 1), None);

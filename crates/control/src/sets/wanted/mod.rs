@@ -5,6 +5,7 @@ mod schedules;
 use array::format::{record::ENTRIES_MAX, row::CUT_POOLS_MAX};
 use plan::site::{
     ProtectedSet, SetDrill, SetFreeze, SetRestore, SetRetention, SetVault, SetVerification, SiteIndex,
+    Snapshots,
 };
 use protect::{
     UnixSecond,
@@ -93,6 +94,7 @@ impl WantedFreeze {
 ///
 /// A set says what cannot be done, or too little.
 pub fn wanted_sets(index: &SiteIndex) -> Result<Vec<WantedSet>, Refusal> {
+    index.site().snapshots.iter().try_for_each(check_snapshots)?;
     index.protected_sets().iter().map(|table| wanted_set(table, index)).collect()
 }
 
@@ -117,6 +119,24 @@ pub(crate) fn sets_of_pools(
     };
     let sets = sets.into_iter().filter(is_here).collect();
     (sets, notes)
+}
+
+/// Refuses snapshots that say two kinds of schedules.
+fn check_snapshots(table: &Snapshots) -> Result<(), Refusal> {
+    let old_keys = [
+        ("every_hours", table.every_hours.is_some()),
+        ("at", !table.at.is_empty()),
+        ("keep", table.keep.is_some()),
+    ];
+    let name = &table.name;
+    if let Some((key, _)) = old_keys.iter().find(|(_, is_said)| table.is_set() && *is_said) {
+        let problem = format!("snapshots {name:?} say schedules and {key}");
+        return Err(Refusal::new(problem, "take one of them out"));
+    }
+    match table.is_set() || table.zone.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::new(format!("snapshots {name:?}: zone has no effect without schedules"), "")),
+    }
 }
 
 fn wanted_set(table: &ProtectedSet, index: &SiteIndex) -> Result<WantedSet, Refusal> {
