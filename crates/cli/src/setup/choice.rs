@@ -3,7 +3,7 @@
 use super::{
     arguments::SetupArguments,
     disk_choice::{FREE, chosen, free_disks},
-    division::{Division, SetupStorage, VolumeSizes},
+    division::{DiskDivision, SetupStorage, VolumeSizes},
     site_text::{SetupHost, SetupMail, SetupSite},
 };
 use crate::{console::Console, disks::lines_of};
@@ -42,7 +42,7 @@ impl Questions<'_> {
         !self.is_silent && self.console.can_ask()
     }
 
-    /// What was given, or else the answer.
+    /// The value that was given, or else the answer.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ pub fn choose(
         _ => disks(arguments, listed, questions)?,
     };
     let sizes = VolumeSizes { databases: arguments.database_gb, logs: arguments.log_gb };
-    let division = Division::of(&storage, sizes)?;
+    let division = DiskDivision::of(&storage, sizes)?;
     let host = questions.needed(
         arguments.host.as_deref(),
         "The mail host's iSCSI name (on it: cat /etc/iscsi/initiatorname.iscsi): ",

@@ -59,7 +59,7 @@ pub struct VolumeSizes {
 
 /// Pools, and the reasons for them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Division {
+pub struct DiskDivision {
     /// One or two; that of the databases first.
     pub pools: Vec<PlannedPool>,
     /// Lines for people.
@@ -104,7 +104,7 @@ impl PlannedPool {
     }
 }
 
-impl Division {
+impl DiskDivision {
     /// Divides storage into pools.
     ///
     /// # Errors

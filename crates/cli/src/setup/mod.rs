@@ -27,7 +27,7 @@ use arguments::SetupArguments;
 use choice::{Questions, choose};
 use control::site::{SiteContext, WantedSite, server::parse};
 use host_commands::host_commands;
-use outcome::Outcome;
+use outcome::SetupOutcome;
 use report::Refusal;
 use rustix::process::geteuid;
 use serving::pool::disks::{ListedDisk, list_disks};
@@ -79,7 +79,7 @@ pub fn setup(arguments: &SetupArguments) -> Result<ExitStatus, Refusal> {
     WantedSite::described(&parse(&text)?, &context)?;
     console.say(&format!("{}:\n\n{text}", files.site.display()));
     site.division.reasons.iter().for_each(|reason| console.say(reason));
-    let mut outcome = Outcome::of(&site, &files, text);
+    let mut outcome = SetupOutcome::of(&site, &files, text);
     if arguments.dry_run {
         console.say("nothing was written");
         return outcome.show(&console, ExitStatus::Pass);
@@ -237,7 +237,7 @@ fn test_mail(state: &Path, console: &Console) -> Result<bool, Refusal> {
 }
 
 /// Prints what to do next, here and on the host. It has the secret.
-fn show_next(site: &SetupSite, files: &SetupFiles, outcome: &Outcome, console: &Console) {
+fn show_next(site: &SetupSite, files: &SetupFiles, outcome: &SetupOutcome, console: &Console) {
     let secret = files.secret.display();
     console.say(&format!(
         "written: {}, and the CHAP secret of {} in {secret}",

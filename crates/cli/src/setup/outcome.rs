@@ -8,7 +8,7 @@ use serving::export::name_of;
 use std::path::PathBuf;
 
 #[derive(Serialize)]
-pub struct Outcome {
+pub struct SetupOutcome {
     site_file: PathBuf,
     secret_file: PathBuf,
     pub is_written: bool,
@@ -16,7 +16,7 @@ pub struct Outcome {
     pub is_applied: bool,
     /// `None` if no test message was sent.
     pub is_test_delivered: Option<bool>,
-    /// Why the disks were divided so.
+    /// The reasons of the division.
     reasons: Vec<String>,
     pools: Vec<PoolOutcome>,
     address: String,
@@ -50,7 +50,7 @@ struct VolumeOutcome {
     gb: f64,
 }
 
-impl Outcome {
+impl SetupOutcome {
     /// Of a set-up that has written nothing yet.
     pub fn of(site: &SetupSite, files: &SetupFiles, text: String) -> Self {
         let pools = site.division.pools.iter().map(|pool| PoolOutcome {

@@ -1,6 +1,6 @@
 //! The site file that `spindle setup` writes, with comments.
 
-use super::division::{Division, PlannedDrives, PlannedPool};
+use super::division::{DiskDivision, PlannedDrives, PlannedPool};
 use crate::console::in_options;
 use std::path::Path;
 use world::Address;
@@ -11,9 +11,9 @@ pub const NOTIFIER: &str = "mail";
 /// All that a site file says.
 #[derive(Clone, Debug)]
 pub struct SetupSite {
-    pub division: Division,
+    pub division: DiskDivision,
     pub host: SetupHost,
-    /// Where iSCSI is served.
+    /// The address of iSCSI.
     pub address: Address,
     pub mail: Option<SetupMail>,
 }

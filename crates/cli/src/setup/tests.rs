@@ -1,7 +1,7 @@
 //! Site files for disks that are described here.
 
 use super::{
-    division::{Division, LogDisks, SetupDisk, SetupStorage, VolumeSizes},
+    division::{DiskDivision, LogDisks, SetupDisk, SetupStorage, VolumeSizes},
     host_commands::host_commands,
     site_text::{SetupHost, SetupMail, SetupSite},
 };
@@ -22,12 +22,12 @@ fn rotating(count: usize) -> Vec<SetupDisk> {
     (1..=count).map(disk).collect()
 }
 
-fn divided(disks: Vec<SetupDisk>, logs: LogDisks) -> Result<Division, String> {
+fn divided(disks: Vec<SetupDisk>, logs: LogDisks) -> Result<DiskDivision, String> {
     let storage = SetupStorage::Disks { disks, logs };
-    Division::of(&storage, VolumeSizes::default()).map_err(|refusal| refusal.to_string())
+    DiskDivision::of(&storage, VolumeSizes::default()).map_err(|refusal| refusal.to_string())
 }
 
-fn site(division: Division) -> SetupSite {
+fn site(division: DiskDivision) -> SetupSite {
     SetupSite {
         division,
         host: SetupHost { iqn: "iqn.2026-11.org.example:mail1".to_owned(), name: "mail1".to_owned() },
@@ -223,7 +223,7 @@ fn of_twelve_disks_a_quarter_is_for_logs_and_the_databases_keep_room_for_a_lost_
     "##]].assert_eq(pools_of(&text(12)));
 }
 
-fn counts(division: &Division) -> Vec<(&'static str, usize, u32)> {
+fn counts(division: &DiskDivision) -> Vec<(&'static str, usize, u32)> {
     division.pools.iter().map(|pool| (pool.name, pool.drive_count(), pool.spares)).collect()
 }
 
@@ -270,7 +270,7 @@ fn too_few_disks_and_too_large_volumes_are_refused() {
     );
     let storage = SetupStorage::Disks { disks, logs: LogDisks::Chosen };
     let sizes = VolumeSizes { databases: Some(9_000.0), logs: None };
-    let refused = Division::of(&storage, sizes).unwrap_err().to_string();
+    let refused = DiskDivision::of(&storage, sizes).unwrap_err().to_string();
     assert!(refused.contains("does not fit the pool mail") && refused.contains("⟨database-gb⟩"), "{refused}");
 }
 

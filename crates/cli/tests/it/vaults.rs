@@ -219,7 +219,7 @@ fn a_lost_catalogue_has_the_copies_in_the_vault_again() {
     assert_eq!(rebuilt["copies"]["in_vault_alone"], Value::Array(vec![names[1].clone()]), "{rebuilt}");
     let row_of = |scene: &Scene, number: &str| {
         let rows = verb(scene, &["protect", "list", "post"])["backups"].as_array().unwrap().clone();
-        rows.into_iter().find(|row| row["number"].to_string() == number).unwrap_or_default()
+        rows.into_iter().find(|row| row["number"].as_u64() == number.parse().ok()).unwrap_or_default()
     };
     until("the copy is shown", || {
         row_of(&scene, &first)["copies"].as_array().is_some_and(|all| all.len() == 1)
