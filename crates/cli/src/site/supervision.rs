@@ -18,7 +18,7 @@ use world::{
     },
 };
 
-/// The watchdog is told four times in its time.
+/// The watchdog gets its message four times in its time.
 const TELLS: u32 = 4;
 /// Threads beat at least as often.
 const BEAT_MAX: Duration = Duration::from_secs(1);

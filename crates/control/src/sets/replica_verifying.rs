@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Verifications of a flow with the other site.
 #[derive(Default)]
 pub(super) struct ReplicaVerifying {
-    /// The site as the keeper was told last.
+    /// The site as the keeper knows it.
     known: Option<ReplicaSite>,
     /// The verification that this site, which keeps the set, wants from the other one.
     wanted: Option<Arc<ReplicaVerification>>,

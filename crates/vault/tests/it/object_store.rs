@@ -279,7 +279,7 @@ fn a_key_that_may_only_add_makes_copies_and_takes_nothing_away() {
         bucket.faults_every.set(0);
         let other = store.write(VaultFileKind::Config, "", b"another vault".to_vec()).await.unwrap_err();
         assert_eq!(other.kind(), IoErrorKind::AlreadyExists);
-        // What the one copy had is of no use any more.
+        // Nothing needs the contents of the one copy any more.
         bucket.objects.borrow_mut().retain(|name, _| !name.starts_with("snapshots/"));
         let before = bucket.objects.borrow().clone();
         let job = Job::under_way(&world);
