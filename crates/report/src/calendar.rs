@@ -1,6 +1,10 @@
 //! Civil times in reports, records and file names, all in UTC.
 
-use time::{OffsetDateTime, format_description::BorrowedFormatItem, macros::format_description};
+use time::{
+    Date, OffsetDateTime, PrimitiveDateTime,
+    format_description::{BorrowedFormatItem, well_known::Rfc3339},
+    macros::format_description,
+};
 
 const FILE_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]-[hour][minute][second]");
@@ -11,6 +15,18 @@ const MAIL_STAMP: &[BorrowedFormatItem<'_>] = format_description!(
 );
 const UTC_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+
+const DATE: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]");
+const MINUTE: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]");
+
+/// Seconds since 1970 of a time that a person or a program gives: `2026-11-21` (its midnight), `2026-11-21T22:05`, both UTC, or a time of
+/// RFC 3339, with any zone.
+pub fn parse_time(text: &str) -> Option<i64> {
+    let midnight = || Date::parse(text, DATE).ok().map(|date| date.midnight().assume_utc());
+    let minute = || PrimitiveDateTime::parse(text, MINUTE).ok().map(PrimitiveDateTime::assume_utc);
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok().or_else(midnight).or_else(minute);
+    time.map(OffsetDateTime::unix_timestamp)
+}
 
 /// A time as reports show it: `2026-11-21 22:05:00 UTC`.
 pub fn shown_time(unix_s: i64) -> String {
@@ -51,5 +67,16 @@ mod tests {
         assert_eq!(file_stamp(unix_s), "2026-11-21-220500");
         assert_eq!(mail_time(unix_s), "Sat, 21 Nov 2026 22:05:00 +0000");
         assert_eq!(shown_time(i64::MAX), i64::MAX.to_string());
+    }
+
+    #[test]
+    fn times_are_read_in_three_forms() {
+        for text in ["2026-11-21T22:05:00Z", "2026-11-21T23:05:00.25+01:00", "2026-11-21T22:05"] {
+            assert_eq!(parse_time(text), Some(1_795_298_700), "{text}");
+        }
+        assert_eq!(parse_time("2026-11-21"), Some(1_795_298_700 - (22 * 60 + 5) * 60));
+        for text in ["", "21.11.2026", "2026-11-31", "2026-11-21T25:00", "now"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
     }
 }

@@ -71,6 +71,16 @@ impl LatencyCounts {
         Duration::from_nanos(self.total_ns)
     }
 
+    /// The latencies that came since `earlier` counts of the same histogram; `None` if these are not earlier ones of it.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        let mut since =
+            Self { buckets: [0; BUCKETS], total_ns: self.total_ns.checked_sub(earlier.total_ns)? };
+        for ((since, now), earlier) in since.buckets.iter_mut().zip(&self.buckets).zip(&earlier.buckets) {
+            *since = now.checked_sub(*earlier)?;
+        }
+        Some(since)
+    }
+
     pub fn merge(&mut self, other: &Self) {
         for (sum, count) in self.buckets.iter_mut().zip(&other.buckets) {
             *sum += count;
@@ -158,6 +168,15 @@ mod tests {
         assert_eq!(bucket_of(1 << LAST_BITS), BUCKETS - 2);
         assert_eq!((bucket_of((1 << LAST_BITS) + 1), bucket_of(u64::MAX)), (BUCKETS - 1, BUCKETS - 1));
         assert_eq!(end_of(BUCKETS - 1), None);
+    }
+
+    #[test]
+    fn later_counts_less_earlier_ones_are_those_between() {
+        let (earlier, later) = (of(&[300, 5_000]), of(&[300, 5_000, 70_000]));
+        assert_eq!(later.since(&earlier), Some(of(&[70_000])));
+        assert_eq!(later.since(&later), Some(LatencyCounts::default()));
+        assert_eq!(earlier.since(&later), None);
+        assert_eq!(of(&[9_000_000]).since(&earlier), None, "counts of another histogram");
     }
 
     #[test]
