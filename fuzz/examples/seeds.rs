@@ -1,7 +1,9 @@
 //! `seeds FOLDER`: writes the initial corpus of each target into a folder of its own, from the examples of
 //! the tests.
 
-use fuzz::{array, catalogue_bytes, decoder_bytes, decoders, frame_bytes, protocols, record_bytes, site, verify};
+use fuzz::{
+    array, catalogue_bytes, decoder_bytes, decoders, frame_bytes, protocols, record_bytes, site, verify,
+};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;

@@ -3,6 +3,7 @@
 //! fuzz`.
 
 pub mod array;
+pub mod history;
 pub mod protocols;
 pub mod site;
 pub mod verify;

@@ -60,6 +60,7 @@ pub fn document_seeds() -> [(&'static str, Vec<u8>); 2] {
 
 /// A file with every key, without its comments.
 pub fn seed() -> String {
-    let lines = template().lines().filter(|line| !line.starts_with("# ")).map(str::to_owned).collect::<Vec<_>>();
+    let lines =
+        template().lines().filter(|line| !line.starts_with("# ")).map(str::to_owned).collect::<Vec<_>>();
     lines.join("\n").replace("\n#", "\n")
 }

@@ -37,6 +37,7 @@ pub mod folder_drives;
 pub mod folder_pool;
 pub mod heartbeats;
 mod hexadecimal;
+pub mod history;
 pub mod job_keeper;
 pub mod job_request;
 pub mod journal;

@@ -4,6 +4,7 @@ use crate::console::Console;
 use control::{
     dr::LinkHandle,
     events::DaemonEventLog,
+    history::FolderHistory,
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
@@ -65,6 +66,7 @@ pub(super) async fn start(
         site: server.handle(),
         journal: Arc::clone(journal),
         events: events.clone(),
+        history: Box::new(FolderHistory::new(&state)),
         link,
     };
     WebThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("api")).await

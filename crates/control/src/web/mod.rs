@@ -45,6 +45,7 @@ pub mod group_rows;
 mod groups;
 mod health;
 pub mod health_rows;
+pub mod history;
 mod initiators;
 mod jobs;
 mod local_world;
@@ -86,6 +87,7 @@ pub use tokens::{MadeToken, NewToken, TokenRow, make_token, token_text};
 use crate::{
     dr::LinkHandle,
     events::DaemonEventLog,
+    history::{HistoryFiles, PerformanceHistory},
     job_keeper::JobKeeper,
     journal::DaemonJournal,
     notice::NoticeSender,
@@ -125,6 +127,8 @@ pub struct WebSetting {
     pub site: SiteHandle,
     pub journal: Arc<DaemonJournal>,
     pub events: DaemonEventLog,
+    /// Files of the performance over time.
+    pub history: Box<dyn HistoryFiles>,
     /// To other sites, if this one listens for them.
     pub link: Option<LinkHandle>,
 }
@@ -136,6 +140,7 @@ struct Api {
     journal: Arc<DaemonJournal>,
     notices: NoticeSender,
     events: DaemonEventLog,
+    history: PerformanceHistory,
     /// Places of streams.
     streams: Arc<Semaphore>,
     own_user: u32,
@@ -220,7 +225,7 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, tls, own_user, site, journal, events, link } = setting;
+    let WebSetting { network, addresses, tls, own_user, site, journal, events, history, link } = setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {
@@ -232,12 +237,15 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
     // Nobody may wait for it.
     let _ = tell.send(Ok(listeners.iter().map(|listener| listener.address()).collect()));
     let jobs = JobKeeper::new(&journal, &notices);
+    let history = PerformanceHistory::new(history);
+    world.spawn("history", history.clone().run(world.clone(), site.clone(), notices.clone()));
     let api = Arc::new(Api {
         world: LocalWorld::new(&world),
         site,
         journal,
         notices,
         events,
+        history,
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         own_user,
         failed_logins: FailedLogins::default(),

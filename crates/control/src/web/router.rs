@@ -6,8 +6,8 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, set_results, sets, site,
-    snapshots, space, targets, tokens, transfers, uses, volumes,
+    history, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, set_results,
+    sets, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -165,6 +165,8 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_rehearsals::begin))
         .routes(routes!(dr_rehearsals::end))
         .routes(routes!(metrics::show))
+        .routes(routes!(history::series))
+        .routes(routes!(history::show))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))
         .routes(routes!(conditions::list))

@@ -472,6 +472,7 @@ async fn life(
         site: server.handle(),
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
+        history: Box::new(control::history::MemoryHistory::default()),
         link: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;

@@ -57,6 +57,7 @@ fn a_pool_whose_drives_fail_answers_500_and_then_503_and_no_conflict() {
             site: server.handle(),
             journal,
             events: DaemonEventLog::new(world.wall()),
+            history: Box::new(control::history::MemoryHistory::default()),
             link: None,
         };
         let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.unwrap();

@@ -213,6 +213,7 @@ impl DrSite {
             site: server.handle(),
             journal: Arc::clone(&journal),
             events: DaemonEventLog::new(world.wall()),
+            history: Box::new(control::history::MemoryHistory::default()),
             link: Some(link.handle.clone()),
         };
         let _web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;

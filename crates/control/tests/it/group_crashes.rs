@@ -351,6 +351,7 @@ async fn serve<F: Future<Output = Result<(), String>>>(
         site: server.handle(),
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
+        history: Box::new(control::history::MemoryHistory::default()),
         link: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;

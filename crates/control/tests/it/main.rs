@@ -23,6 +23,7 @@ mod event_delivery;
 mod event_kinds;
 mod group_crashes;
 mod hanging_pools;
+mod history;
 mod journal;
 mod journal_damage;
 mod kept_sets;

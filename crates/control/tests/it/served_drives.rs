@@ -86,6 +86,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         site: server.handle(),
         journal,
         events: DaemonEventLog::new(world.wall()),
+        history: Box::new(control::history::MemoryHistory::default()),
         link: None,
     };
     let web = WebThread::start(world, &*threads, setting, notices.of("api")).await.unwrap();

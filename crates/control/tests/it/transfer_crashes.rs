@@ -330,6 +330,7 @@ async fn life_with(
         site: server.handle(),
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
+        history: Box::new(control::history::MemoryHistory::default()),
         link: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
