@@ -1,22 +1,61 @@
 //! Arguments of the verbs that work on records, and of `export`.
 
-use crate::{pool::arguments::WriteCacheState, quantity::parse_size, service::arguments::ExportVerb};
+use crate::{
+    pool::arguments::WriteCacheState, quantity::parse_size, server::place::ServerPlace,
+    service::arguments::ExportVerb,
+};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   spindle report spindle-report-2026-11-21-220500.run      writes the .html and .json beside it
+  spindle report --from 2026-11-16 --to 2026-11-23         what hosts did in a week, and a profile of it
+  spindle report --from 2026-11-16 --to 2026-11-23 --volume mail/db1 --mailboxes 2000 --report week
 
 For a completed run, the report is byte for byte the one that the run wrote. For a run that died (a crash, a
 power cut) or is still in progress, it shows everything known up to a few seconds before, and verifies nothing.
 
-Ends with 0 for pass, 1 for fail, 2 if the run has no verdict or no report was made.")]
+With --from it asks a server for the performance of its volumes over time, and writes PREFIX.toml too: a profile
+with which 'spindle prove --server PREFIX.toml' puts the busiest hour of these volumes on other storage. Times are
+UTC, as 2026-11-16 or 2026-11-16T08:00.
+
+Ends with 0 for pass, 1 for fail, 2 if the run has no verdict or no report was made. A report of a server's hosts
+judges nothing: it ends with 0 if it was made.")]
 pub struct ReportArguments {
     /// Record of a run: the .run file that 'spindle prove' writes beside its report
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
+    #[arg(value_name = "RUN", required_unless_present = "from")]
+    pub run: Option<PathBuf>,
+
+    /// Begin of the time that is reported, of a server and its hosts
+    #[arg(long, value_name = "TIME", conflicts_with = "run")]
+    pub from: Option<String>,
+
+    /// Its end [default: now]
+    #[arg(long, value_name = "TIME", requires = "from")]
+    pub to: Option<String>,
+
+    /// Only this volume; repeat for more. Name those of databases alone for a profile of databases [default: all]
+    #[arg(long, value_name = "POOL/VOLUME", requires = "from")]
+    pub volume: Vec<String>,
+
+    /// Mailboxes that used these volumes, for the profile
+    #[arg(long, value_name = "N", requires = "from", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub mailboxes: u64,
+
+    /// Profile that gives the rest: page size, cache, log [default: exchange-2010]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "from",
+        default_value = "exchange-2010",
+        hide_default_value = true
+    )]
+    pub base: String,
+
+    #[command(flatten)]
+    pub place: ServerPlace,
 
     /// Name of the report: PREFIX.html and PREFIX.json [default: beside the record]
     #[arg(long, value_name = "PREFIX")]

@@ -78,6 +78,7 @@ mod refusals;
 mod refused_places;
 mod rehearsals;
 mod remote_drives;
+mod reported_loads;
 mod restored_sets;
 mod salvage;
 mod searches;

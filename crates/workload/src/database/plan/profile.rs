@@ -177,6 +177,36 @@ impl ServerProfile {
         Ok(())
     }
 
+    /// The same profile under another name, to be changed.
+    #[must_use]
+    pub fn named(self, name: &str, summary: &str) -> Self {
+        Self { name: name.to_owned(), summary: summary.to_owned(), ..self }
+    }
+
+    /// Sets the shares of the operations, which sum to 100, as `source` says.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub fn set_mix(&mut self, OperationMix { insert, replace, delete, read }: OperationMix, source: &str) {
+        assert_eq!(insert + replace + delete + read, 100, "shares of all operations");
+        let shares = [
+            ("insert_percent", insert),
+            ("replace_percent", replace),
+            ("delete_percent", delete),
+            ("read_percent", read),
+        ];
+        for (key, value) in shares {
+            let setting = Setting { value, source: source.to_owned(), confidence: Confidence::Given };
+            self.figures.insert(key.to_owned(), setting);
+        }
+    }
+
+    /// The profile as a file, which [`ServerProfile::parse`] reads.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("texts and numbers in tables")
+    }
+
     /// Completes a profile read from an older record: missing figures take the value of the built-in profile
     /// of the same name, then all figures are checked.
     pub fn complete(&mut self) -> Result<(), ServerProfileError> {

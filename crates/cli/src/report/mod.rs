@@ -1,14 +1,28 @@
-//! `spindle report`: the report of a run, made again from its record.
+//! `spindle report`: the report of a run, made again from its record, or of what the hosts of a server did over time.
+
+mod host_load;
+mod load_document;
+mod load_profile;
+mod over_time;
 
 use crate::{answer::deliver, arguments::ReportArguments, console::Console, exit_status::ExitStatus};
 use report::{Finding, Refusal, Severity};
 use runs::{document::document_of, outputs::Outputs, record_reader};
+use std::path::Path;
 use world::WallTime;
 
 /// Runs the verb to its end.
 pub fn report(arguments: &ReportArguments) -> Result<ExitStatus, Refusal> {
+    match &arguments.run {
+        Some(run) => of_run(arguments, run),
+        None => over_time::report(arguments),
+    }
+}
+
+/// The report of a run.
+fn of_run(arguments: &ReportArguments, run: &Path) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
-    let recovered = record_reader::read(&arguments.run)?;
+    let recovered = record_reader::read(run)?;
     let mut remarks = recovered.remarks;
     if recovered.dropped_bytes > 0 {
         let text = format!(
@@ -20,7 +34,7 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitStatus, Refusal> {
     let document = document_of(&recovered.results, &remarks, &recovered.header.command)?;
     let outputs = match &arguments.report {
         Some(prefix) => Outputs::choose_report(Some(prefix), WallTime::default(), &[])?,
-        None => Outputs::beside(&arguments.run, &document)?,
+        None => Outputs::beside(run, &document)?,
     };
     let status = deliver(&document, &outputs, arguments.json, &console)?;
     console.finish(status)
