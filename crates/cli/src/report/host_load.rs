@@ -124,7 +124,8 @@ pub fn period(from: &str, to: Option<&str>, now_unix_s: i64) -> Result<(i64, i64
     let from = time("⟨from⟩", from)?.div_euclid(SLOT_SECONDS) * SLOT_SECONDS;
     let to = match to {
         Some(to) => time("⟨to⟩", to)?,
-        None => now_unix_s,
+        // The present slot has not ended.
+        None => now_unix_s.div_euclid(SLOT_SECONDS) * SLOT_SECONDS,
     };
     let to = -(-to).div_euclid(SLOT_SECONDS) * SLOT_SECONDS;
     if from >= to {
@@ -167,15 +168,18 @@ pub fn average(samples: &[IoSample]) -> IoSample {
     all
 }
 
-/// The hour with most operations: the slot with which it begins, and its average. Slots that were not recorded are left out;
-/// `None` if no hour has half of its slots.
+/// The hour with most operations, of those that were recorded in whole: the slot with which it begins, and its average. Less than
+/// an hour in all counts as one; `None` if nothing was recorded.
 pub fn busiest_hour(samples: &[Option<IoSample>]) -> Option<(usize, IoSample)> {
-    let hours = samples.windows(HOUR_SLOTS.min(samples.len().max(1))).enumerate();
-    let known = hours.filter_map(|(begin, hour)| {
-        let recorded: Vec<IoSample> = hour.iter().copied().flatten().collect();
-        (recorded.len() * 2 >= HOUR_SLOTS.min(hour.len())).then(|| (begin, average(&recorded)))
-    });
-    known.max_by(|(_, one), (_, other)| rate(one).total_cmp(&rate(other)))
+    let whole = |hour: &[Option<IoSample>]| hour.iter().copied().collect::<Option<Vec<IoSample>>>();
+    let hours = samples.windows(HOUR_SLOTS).enumerate();
+    let hours = hours.filter_map(|(begin, hour)| Some((begin, average(&whole(hour)?))));
+    let busiest = hours.max_by(|(_, one), (_, other)| rate(one).total_cmp(&rate(other)));
+    busiest.or_else(|| {
+        let recorded: Vec<IoSample> = samples.iter().copied().flatten().collect();
+        let begin = samples.iter().position(Option::is_some)?;
+        Some((begin, average(&recorded)))
+    })
 }
 
 /// Operations a second.
@@ -209,18 +213,21 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_hour_needs_half_of_its_slots() {
+    fn the_busiest_hour_is_recorded_in_whole() {
         let mut samples = vec![Some(of(10.0, 0.0)); 40];
         for slot in &mut samples[20..32] {
             *slot = Some(of(50.0, 0.0));
         }
         let (begin, hour) = busiest_hour(&samples).unwrap();
         assert_eq!((begin, rate(&hour)), (20, 50.0));
-        // A burst beside a time that nobody recorded is no hour.
-        let mut with_gap = vec![None; 40];
-        with_gap[39] = Some(of(900.0, 0.0));
-        assert_eq!(busiest_hour(&with_gap), None);
-        assert!(busiest_hour(&[Some(of(1.0, 0.0))]).is_some(), "all there is");
+        // A burst before a time that nobody recorded is no hour.
+        samples[32] = Some(of(900.0, 0.0));
+        samples[21] = None;
+        samples[33] = None;
+        assert_eq!(busiest_hour(&samples).map(|(begin, _)| begin), Some(9));
+        // All there is.
+        assert_eq!(busiest_hour(&[None, Some(of(1.0, 0.0)), Some(of(3.0, 0.0))]), Some((1, of(2.0, 0.0))));
+        assert_eq!(busiest_hour(&[None; 40]), None);
         assert_eq!(busiest_hour(&[]), None);
     }
 
@@ -230,10 +237,10 @@ mod tests {
         let (from, to) = period("2026-11-21T22:02", None, now).unwrap();
         assert_eq!(
             (utc_time(from), utc_time(to)),
-            ("2026-11-21T22:00:00Z".to_owned(), "2026-11-21T22:10:00Z".to_owned())
+            ("2026-11-21T22:00:00Z".to_owned(), "2026-11-21T22:05:00Z".to_owned())
         );
         let refused = |from, to| period(from, to, now).unwrap_err().problem().to_owned();
-        assert!(refused("2026-11-22", None).contains("ends before it begins"));
+        assert!(refused("2026-11-21T22:05", None).contains("ends before it begins"));
         assert!(refused("tomorrow", None).contains("is no time"));
         assert_eq!(
             parts(0, 3 * ASKED_SECONDS / 2).collect::<Vec<_>>(),

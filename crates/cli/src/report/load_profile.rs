@@ -60,10 +60,11 @@ impl LoadProfile {
 }
 
 /// The mix of operations for a share of reads. Each operation reads its page, as a cache that is small beside the databases
-/// seldom has it, and a change writes it once: with a share of changes c, reads are 1 / (1 + c) of all. Inserts, replaces and deletes keep
-/// their relation.
+/// seldom has it; changes write it later, and often several pages at once. Measured on databases of 8 times their cache, with 25, 48, 75 and
+/// 100 % of changes: 85, 76, 62 and 54 % of the I/O were reads, so half of the changes count as writes. Inserts, replaces and
+/// deletes keep their relation.
 fn mix_of(share: f64, base: OperationMix) -> (OperationMix, Option<&'static str>) {
-    let changes = ((1.0 - share) / share.max(0.01)).min(1.0);
+    let changes = (2.0 * (1.0 - share)).min(1.0);
     let limit = (share < 0.5).then_some(
         "a database engine reads a page before it writes it: with fewer reads than writes the mix has changes alone",
     );
@@ -100,7 +101,7 @@ mod tests {
             assert_eq!(limit.is_some(), percent < 50, "{percent} %");
             let changes = (100 - mix.read) as f64 / 100.0;
             if percent >= 50 {
-                assert!((1.0 / (1.0 + changes) - share).abs() < 0.01, "{percent} %: {mix:?}");
+                assert!((1.0 - changes / 2.0 - share).abs() < 0.011, "{percent} %: {mix:?}");
             }
         }
         assert_eq!(mix_of(1.0, base).0.read, 100);
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!((made.iops_per_mailbox, made.read_share), (0.2, 0.75));
         let read = ServerProfile::parse(&made.profile.to_toml()).unwrap();
         assert_eq!(read, made.profile);
-        assert_eq!((read.name.as_str(), read.mix().read), ("last-year", 67));
+        assert_eq!((read.name.as_str(), read.mix().read), ("last-year", 50));
         assert_eq!(
             made.command(Path::new("week.toml")),
             "spindle prove PATH --server week.toml --mailboxes 2000 --iops 0.200 --size 3072MiB --duration 2h"
