@@ -3,7 +3,7 @@
 use control::history::{decode_day, encode_day};
 use world::crc32c::crc32c;
 
-/// What is read is written again as the same. The first byte says whether the rest is given a right checksum: few inputs
+/// A day that is read is written again as the same. The first byte says whether the rest is given a right checksum: few inputs
 /// would have one.
 pub fn check_day(input: &[u8]) {
     let Some((choice, bytes)) = input.split_first() else { return };

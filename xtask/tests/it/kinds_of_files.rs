@@ -8,7 +8,14 @@ const KINDS: [(&str, &[&str]); 18] = [
     ("md", &[]),
     ("toml", &[]),
     ("png", &["docs/pictures/"]),
-    ("hex", &["crates/array/tests/it/golden/", "crates/maildb/tests/it/golden/"]),
+    (
+        "hex",
+        &[
+            "crates/array/tests/it/golden/",
+            "crates/control/tests/it/golden/",
+            "crates/maildb/tests/it/golden/",
+        ],
+    ),
     ("run", &["crates/workload/tests/it/golden/"]),
     ("catalogue", &["crates/protect/tests/it/keeping/"]),
     ("json", &["bench/runs/", "docs/monitoring/", "docs/openapi.json"]),

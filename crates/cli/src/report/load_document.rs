@@ -211,7 +211,7 @@ fn volumes(load: &HostLoad) -> Section {
     Section::new("Volumes", "Sizes and latencies are those of each volume's busiest hour.").block(table)
 }
 
-/// What the profile has of the load, and what it has not.
+/// The load as the profile has it, and the rest that it has not.
 fn for_prove(of: &ReportedLoad<'_>) -> Section {
     let section = Section::new("As a load of 'spindle prove'", "");
     let (Some(profile), Some(command)) = (of.profile, of.command) else {

@@ -16,7 +16,7 @@ pub struct LoadProfile {
     pub size_bytes: u64,
     /// Reads of the hour's operations, 0 to 1.
     pub read_share: f64,
-    /// Why the mix can be no nearer to it.
+    /// The reason for which the mix can be no nearer to it.
     pub limit: Option<&'static str>,
 }
 

@@ -9,7 +9,7 @@ use world::{DeviceCounts, Moment, WallTime};
 /// A volume or a snapshot that is served.
 pub(super) type CountKey = (PoolId, VolumeId, Option<SnapshotId>);
 
-/// What hosts did, as it is counted now.
+/// The I/O of hosts up to now.
 pub(super) struct CountsNow {
     pub at: Moment,
     pub volumes: BTreeMap<CountKey, (KnownSeries, Option<Arc<DeviceCounts>>)>,

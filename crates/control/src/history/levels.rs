@@ -17,7 +17,7 @@ pub(super) fn level_of(figure: usize, value: f32) -> u8 {
     (octaves * IN_OCTAVE + 1.0).round().clamp(1.0, 255.0) as u8
 }
 
-/// The figure of a level.
+/// A figure as it is read back: in operations, bytes or seconds.
 pub(super) fn value_of(figure: usize, level: u8) -> f32 {
     match level {
         0 => 0.0,

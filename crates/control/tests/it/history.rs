@@ -51,7 +51,7 @@ const READS: f32 = 10.0;
 const WRITE_BYTES: usize = 4096;
 const READ_BYTES: usize = 8192;
 const DAY_S: i64 = 86_400;
-/// Where only some I/O is wanted.
+/// Between operations, for tests that only want some.
 const SELDOM: Duration = Duration::from_secs(2);
 
 /// A machine with a pool, which outlives its servers.
