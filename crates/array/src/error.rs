@@ -7,7 +7,7 @@ use crate::{
         BlockIndex, BranchNumber, DecodeError, DriveId, GroupId, MemberIndex, PoolId, Position,
         SegmentNumber, SlotAddress, Stamp, VolumeNumber,
     },
-    pool::UnsettledId,
+    pool::{ImportFindings, UnsettledId},
 };
 use std::{fmt, time::Duration};
 use world::{ByteCount, IoError};
@@ -284,6 +284,40 @@ pub enum Error {
     /// A command of a copy failed in one of both pools.
     #[error("copying: {0}")]
     Copy(IoError),
+    /// The volume is not complete in this pool: blocks are read from a source elsewhere.
+    #[error(
+        "volume {0:?} is being imported: until that has ended it has no snapshots, clones or copies, keeps its size and is in \
+         no group; 'spindle volume show' says how far it is"
+    )]
+    Importing(String),
+    /// The volume can only be used together with its source.
+    #[error(
+        "volume {0:?} is being imported, and its source is not connected here: blocks that are not copied yet would read as \
+         zeroes; serve the pool, or go on with 'spindle volume import'"
+    )]
+    SourceNotAttached(String),
+    #[error("volume {0:?} is not being imported")]
+    NotImporting(String),
+    /// The source has another size than it had.
+    #[error("the source has {found_bytes} bytes, and had {source_bytes} when the import began")]
+    SourceSize { source_bytes: u64, found_bytes: u64 },
+    /// A command of an import's source failed.
+    #[error("the source: {0}")]
+    Source(IoError),
+    /// The import cannot end.
+    #[error("{0}")]
+    ImportIncomplete(ImportFindings),
+    /// An import was stopped before its end, and goes on later.
+    #[error(
+        "the import was stopped; the volume goes on reading from its source, and the same import goes on from there"
+    )]
+    ImportStopped,
+    /// The volume has what hosts wrote since its import began.
+    #[error(
+        "hosts wrote {} to volume {volume:?} since its import began: that is lost if the import is given up",
+        ByteCount(*host_bytes)
+    )]
+    ImportWritten { volume: String, host_bytes: u64 },
     /// The volume is what a rollback left.
     #[error(
         "volume {0:?} is what a rollback left, and is never changed; clone it, roll back to it, or delete it"
@@ -479,6 +513,7 @@ impl Error {
                 | Self::SlotTwice(_)
                 | Self::SegmentTwice(_)
                 | Self::Copy(_)
+                | Self::Source(_)
                 | Self::Unreadable { .. }
                 | Self::CacheLost(_)
                 | Self::TooFewDrives { .. }

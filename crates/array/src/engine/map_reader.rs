@@ -4,7 +4,7 @@ use super::Shared;
 use crate::{
     error::Result,
     format::{BlockIndex, BlockKey, BranchNumber, Stamp},
-    map::BlockMapping,
+    map::{BlockMapping, VersionLookup},
     tree::BlockVersion,
     tree::Trees,
 };
@@ -29,6 +29,17 @@ impl MapReader {
     ) -> Result<Vec<Option<BlockMapping>>> {
         let lookup = self.shared.state.borrow().sources().look_up(branch, as_of, first, count as usize);
         lookup.finish(&self.trees).await
+    }
+
+    /// The versions of `count` blocks from `first` that a branch has itself, at its head.
+    pub async fn own_versions_of(
+        &self,
+        branch: BranchNumber,
+        first: BlockIndex,
+        count: u64,
+    ) -> Result<Vec<VersionLookup>> {
+        let lookup = self.shared.state.borrow().sources().look_up(branch, None, first, count as usize);
+        lookup.finish_own(&self.trees).await
     }
 
     /// The locations of versions, in the order of `keys`; `None` for a version that is no longer visible. The

@@ -67,6 +67,8 @@ pub const INCOMPATIBLE_SITE: u64 = 1 << 18;
 pub const INCOMPATIBLE_REPLICAS: u64 = 1 << 19;
 /// The catalogue has records of DR groups.
 pub const INCOMPATIBLE_REPLICATION: u64 = 1 << 20;
+/// A volume is being imported: blocks that it has no version of are those of a source elsewhere.
+pub const INCOMPATIBLE_IMPORTS: u64 = 1 << 21;
 
 /// Access to a pool permitted by the features a program knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use crate::format::{
     BlockIndex, BranchNumber, Stamp,
     row::{BRANCH_DEPTH_MAX, BranchRow, VolumeState},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
@@ -29,6 +29,9 @@ impl Branch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branches {
     branches: BTreeMap<BranchNumber, Branch>,
+    /// Branches of volumes that are being imported: blocks without a version are read elsewhere, so that all discards leave
+    /// tombstones.
+    importing: BTreeSet<BranchNumber>,
 }
 
 impl Branches {
@@ -49,6 +52,21 @@ impl Branches {
     /// Removes a branch of which nothing is left.
     pub fn remove(&mut self, number: BranchNumber) {
         self.branches.remove(&number);
+        self.importing.remove(&number);
+    }
+
+    /// Records whether the volume of a branch is being imported.
+    pub fn set_importing(&mut self, number: BranchNumber, is_importing: bool) {
+        if is_importing {
+            self.importing.insert(number);
+        } else {
+            self.importing.remove(&number);
+        }
+    }
+
+    /// True if blocks of which the branch has no version are read elsewhere.
+    pub fn is_importing(&self, number: BranchNumber) -> bool {
+        self.importing.contains(&number)
     }
 
     pub fn get(&self, number: BranchNumber) -> Option<&Branch> {

@@ -1,7 +1,7 @@
 //! Merge of discards into the trees.
 //!
 //! A discard removes blocks from the head tree. If the branch has a parent that stores these blocks, or may
-//! store them, the discard leaves a tombstone. A discard may be as long as a volume: each checkpoint does as
+//! store them, the discard leaves a tombstone; so it does everywhere in a branch that is being imported. A discard may be as long as a volume: each checkpoint does as
 //! much as its budget allows and leaves the rest as an *unfinished* discard, an interval that hides
 //! everything older.
 
@@ -98,6 +98,10 @@ impl Planner<'_> {
                 for (ancestor, fork) in self.merge.branches.ancestors(branch) {
                     cut = self.collect_from_ancestor(ancestor, fork, blocks.start..cut, &mut hidden).await?;
                 }
+            }
+            if self.merge.branches.is_importing(branch) && !canary::is(Canary::ImportForgetsDiscards) {
+                cut = cut.min(blocks.start + self.budget);
+                hidden.push(blocks.start..cut);
             }
             let looked_at = own.iter().map(|(blocks, _)| blocks).chain(&hidden);
             let looked_at: u64 = looked_at.map(|blocks| blocks.end - blocks.start).sum();

@@ -127,6 +127,19 @@ impl Lookup {
         answer.error.map_or(Ok(answer.mapped), Err)
     }
 
+    /// Consults the trees for the versions of the branch itself, one entry a block. `NOTHING` is a block of which the branch
+    /// has neither a version nor a discard.
+    ///
+    /// # Errors
+    ///
+    /// A node that cannot be read.
+    pub async fn finish_own(mut self, trees: &Trees) -> Result<Vec<VersionLookup>> {
+        let own = self.levels.swap_remove(0);
+        let (mut answer, is_open) = (PartialLookup::default(), vec![true; own.found.len()]);
+        let found = own.ask(trees, self.first, self.roots, &is_open, &mut answer).await;
+        answer.error.map_or(Ok(found), Err)
+    }
+
     /// Like [`Lookup::finish`], but an unreadable node costs only the blocks below it.
     pub async fn finish_past_gaps(mut self, trees: &Trees) -> PartialLookup {
         let mut levels = self.levels.drain(..);

@@ -30,6 +30,7 @@ mod groups;
 mod growth;
 mod health;
 mod history_points;
+mod import;
 mod keys;
 mod only_copies;
 mod open;
@@ -72,6 +73,7 @@ pub use given_commands::GivenSnapshot;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
 pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
 pub use history_points::HistoryPoint;
+pub use import::{ImportFindings, ImportStatus, ImportedVolume, NewImport};
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{
@@ -106,6 +108,7 @@ use cut::CutsUnderWay;
 use difference::PointHolds;
 use drive_watch::DriveWatch;
 use filling::Filler;
+use import::ImportProblems;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use volume_handles::VolumeHandles;
 use world::{IoError, JoinHandle};
@@ -137,6 +140,7 @@ pub struct Pool {
     answer_within: Duration,
     handles: Rc<VolumeHandles>,
     filler: Rc<Filler>,
+    import_problems: ImportProblems,
     cuts_under_way: CutsUnderWay,
     /// Records of DR groups change one after the other.
     replication_changes: tokio::sync::Mutex<()>,
@@ -186,6 +190,7 @@ impl Pool {
             answer_within: setting.answer_within,
             handles,
             filler,
+            import_problems: ImportProblems::default(),
             cuts_under_way: CutsUnderWay::default(),
             replication_changes: tokio::sync::Mutex::new(()),
             log_task: RefCell::new(None),

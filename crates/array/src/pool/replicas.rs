@@ -103,7 +103,9 @@ impl Pool {
 
     /// Fails for a replica: its present is no point that could be read, as a follower may be within a command.
     pub(super) fn check_has_present(&self, number: VolumeNumber) -> Result<()> {
-        self.check_no_replica_of(&self.volume_row(number))
+        let row = self.volume_row(number);
+        self.check_no_replica_of(&row)?;
+        self.check_not_importing(&row)
     }
 
     /// Fails if the volume is a replica.

@@ -247,8 +247,14 @@ impl Pool {
         }
     }
 
-    /// Fails if a rollback left the volume, or it is a replica.
+    /// Fails if a rollback left the volume, or it is a replica, or being imported.
     pub(super) fn check_changeable(&self, row: &VolumeRow) -> Result<()> {
+        self.check_settable(row)?;
+        self.check_not_importing(row)
+    }
+
+    /// Fails if a rollback left the volume, or it is a replica.
+    pub(super) fn check_settable(&self, row: &VolumeRow) -> Result<()> {
         self.check_not_left(row)?;
         if self.shared.state.borrow().catalogue.is_replica(row) {
             return Err(Error::Replica(row.name.clone()));

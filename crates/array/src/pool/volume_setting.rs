@@ -95,7 +95,7 @@ impl Pool {
         change: impl FnOnce(&mut VolumeRow),
     ) -> Result<()> {
         let mut row = self.volume_row(number);
-        self.check_changeable(&row)?;
+        self.check_settable(&row)?;
         change(&mut row);
         let put = LogItem::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         self.answer(one_at_a_time, self.log.append(vec![put])).await

@@ -2,8 +2,8 @@
 //! stable before it is acknowledged.
 
 use super::{
-    FillStatus, Pool, VolumeKey, VolumeSetting, copy::is_incomplete_copy, given_commands::EndBlock,
-    snapshots::deletion_bytes, volume_setting::blocks_of,
+    FillStatus, ImportStatus, Pool, VolumeKey, VolumeSetting, copy::is_incomplete_copy,
+    given_commands::EndBlock, snapshots::deletion_bytes, volume_setting::blocks_of,
 };
 use crate::{
     engine::{Catalogue, PlannedDeletion},
@@ -56,6 +56,8 @@ pub struct VolumeInfo {
     pub left_by: Option<String>,
     /// It is being filled with what it reads through its source.
     pub filling: Option<FillStatus>,
+    /// It is being imported.
+    pub importing: Option<ImportStatus>,
     /// Name of its group.
     pub group: Option<String>,
     /// Clients from which it is withheld, because their caches belong to contents that a rollback took away.
@@ -88,6 +90,7 @@ impl VolumeInfo {
                 None => format!("number {number}, deleted"),
             }),
             filling: FillStatus::of(catalogue, row.branch, sectors_to_blocks(row.sectors)),
+            importing: ImportStatus::of(catalogue, number, row),
             group: row.group.and_then(|group| catalogue.group_name(group)).map(str::to_owned),
             withheld_from: catalogue.withheld_from(number).map(|(_, row)| row.clone()).collect(),
         }
@@ -96,7 +99,8 @@ impl VolumeInfo {
 
 impl VolumeOrigin {
     fn of(catalogue: &Catalogue, branch: BranchNumber) -> Option<Self> {
-        let (parent, stamp) = catalogue.branch(branch)?.parent?;
+        let row = catalogue.branch(branch).filter(|_| !catalogue.is_importing(branch))?;
+        let (parent, stamp) = row.parent?;
         let point = catalogue.point(parent, stamp)?;
         let volume = catalogue.volume(point.volume)?;
         let is_live = |state| state == VolumeState::Live;
@@ -193,10 +197,12 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// No such volume; or it may have to be rolled back once the other pools of its group are seen.
+    /// No such volume; it may have to be rolled back once the other pools of its group are seen; or it is being imported,
+    /// and its source is not attached.
     pub fn volume<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<Rc<Volume>> {
         let number = self.number_of(volume.into())?;
         self.check_awaits_no_rollback(number)?;
+        self.check_source(number)?;
         Ok(self.handle(number))
     }
 
@@ -211,7 +217,8 @@ impl Pool {
         live.map(|(number, row)| {
             let info = VolumeInfo::of(&state.catalogue, number, row);
             let filling = info.filling.map(|filling| self.explain(row.branch, filling));
-            VolumeInfo { filling, ..info }
+            let importing = info.importing.map(|importing| self.explain_import(info.volume, importing));
+            VolumeInfo { filling, importing, ..info }
         })
         .collect()
     }
@@ -452,7 +459,7 @@ pub(super) enum VolumeWriter {
     Follower,
 }
 
-fn check_size(size_bytes: u64) -> Result<u64> {
+pub(super) fn check_size(size_bytes: u64) -> Result<u64> {
     let sectors = size_bytes / SECTOR_BYTES;
     let is_size = size_bytes.is_multiple_of(SECTOR_BYTES) && (1..=VOLUME_SECTORS_MAX).contains(&sectors);
     if is_size { Ok(sectors) } else { Err(Error::BadSize(size_bytes)) }

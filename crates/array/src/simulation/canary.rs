@@ -75,6 +75,18 @@ listed! {
         FillSkipsABlock,
         /// Filling a branch copies a block although a host has written it meanwhile.
         FillOverwritesANewerWrite,
+        /// An import leaves out the last block of a part.
+        ImportSkipsABlock,
+        /// An import copies a block although a host has written it meanwhile.
+        ImportOverwritesANewerWrite,
+        /// A host's discard in a volume that is being imported lets the source show through.
+        ImportForgetsDiscards,
+        /// An import counts blocks as copied before they are stable.
+        ImportMarkTooEarly,
+        /// A write of part of a block in a volume that is being imported takes zeroes for its rest.
+        ImportPartialWriteOverZeroes,
+        /// An import ends without its comparison.
+        ImportNotCompared,
         /// A snapshot of a group is logged in two records.
         HalfAGroupCut,
         /// Opening leaves operations on groups as far as they are.

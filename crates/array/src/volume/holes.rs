@@ -1,7 +1,8 @@
 //! Holes of a volume or a snapshot: blocks without a version, or all zero. Only the map is read.
 
 use super::{
-    HostPath, check_range, device::Volume, extent_list::ExtentList, io_error, snapshot::SnapshotDevice,
+    HostPath, ImportedBlock, check_range, device::Volume, extent_list::ExtentList, io_error,
+    snapshot::SnapshotDevice,
 };
 use crate::format::{BranchNumber, Stamp};
 use std::rc::Rc;
@@ -42,6 +43,13 @@ async fn extents(
     while let Some((first, count)) = list.wanted() {
         // The data is not read, so its segments may be reused meanwhile; nodes of the trees may not.
         let _reading = host.shared.begin_reading();
+        if as_of.is_none() && host.shared.state.borrow().catalogue.is_importing(branch) {
+            // What the source has there is not known.
+            let own = host.map.own_versions_of(branch, first, count).await;
+            let own = own.map_err(|error| io_error("look for holes", &error))?;
+            own.iter().for_each(|own| list.push(ImportedBlock::of(branch, *own).is_hole()));
+            continue;
+        }
         let mapped = host.map.map_of(branch, first, count, as_of).await;
         let mapped = mapped.map_err(|error| io_error("look for holes", &error))?;
         mapped.iter().for_each(|mapped| list.push(mapped.is_none()));

@@ -1,6 +1,6 @@
 //! The parts of a pool that host commands use.
 
-use super::Admission;
+use super::{Admission, ImportSources};
 use crate::{
     engine::{CommandStages, MapReader, Shared, Throttle},
     log::LogWriter,
@@ -16,6 +16,8 @@ pub(crate) struct HostPath {
     pub throttle: Rc<Throttle>,
     pub admission: Admission,
     pub stages: Rc<CommandStages>,
+    /// Sources of volumes that are being imported.
+    pub imports: ImportSources,
     /// Owners of background tasks: the tasks run while anyone has the pool or a volume.
     _background: Vec<Rc<dyn Any>>,
 }
@@ -29,6 +31,15 @@ impl HostPath {
     ) -> Rc<Self> {
         let shared = Rc::clone(&map.shared);
         let stages = CommandStages::new(&shared.world);
-        Rc::new(Self { shared, map, log, throttle, admission, stages, _background: background })
+        Rc::new(Self {
+            shared,
+            map,
+            log,
+            throttle,
+            admission,
+            stages,
+            imports: ImportSources::default(),
+            _background: background,
+        })
     }
 }

@@ -19,6 +19,7 @@ mod given_queue;
 mod given_write;
 mod holes;
 mod host_path;
+mod importing;
 mod rate_limiter;
 mod read;
 mod snapshot;
@@ -34,6 +35,9 @@ pub(crate) use extent_list::{BLOCKS_AT_ONCE, ExtentList};
 pub(crate) use filling::{FilledPart, PartToFill};
 pub use given_queue::{GivenContent, QueueEntry};
 pub(crate) use host_path::HostPath;
+pub(crate) use importing::{
+    BlockData, ImportPart, ImportSource, ImportSources, ImportedBlock, put_blocks, ranges_of_source,
+};
 pub use rate_limiter::Rates;
 pub(crate) use read::{fill, runs};
 pub use snapshot::SnapshotDevice;
@@ -109,6 +113,7 @@ pub(crate) fn io_error(what: &str, error: &Error) -> IoError {
         | Error::Drive { .. }
         | Error::NoSegment(_)
         | Error::CacheLost(_) => IoErrorKind::Medium,
+        Error::Source(error) => error.kind(),
         _ => IoErrorKind::Other,
     };
     IoError::new(kind, format!("{what}: {error}"))

@@ -8,7 +8,7 @@ use crate::{
     format::{BLOCK_BYTES, BlockIndex, BlockLocation, BranchNumber, Stamp, Stored},
     map::BlockMapping,
 };
-use std::rc::Rc;
+use std::{ops::Deref, rc::Rc};
 use world::{Buffer, ByteOffset, IoResult, LocalFuture};
 
 impl Volume {
@@ -64,6 +64,11 @@ impl Reader<'_> {
         if length == 0 {
             return Ok(into);
         }
+        if self.as_of.is_none()
+            && let Some(source) = self.host.source_of(self.branch)?
+        {
+            return self.host.read_importing((self.branch, &source), at, into).await;
+        }
         let _reading = self.host.shared.begin_reading();
         let block_bytes = BLOCK_BYTES as u64;
         let first = BlockIndex(at.0 / block_bytes);
@@ -115,8 +120,12 @@ fn is_all_of(run: &StoredRun, at: ByteOffset, into: &[Buffer]) -> bool {
     at.0.is_multiple_of(BLOCK_BYTES as u64) && into.len() == 1 && into[0].len() == bytes
 }
 
-/// Copies blocks into the buffers of the command.
-pub(crate) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
+/// Copies blocks into the buffers of the command. Each block has its place in what was read, in blocks.
+pub(crate) fn fill<D: Deref<Target = Buffer>>(
+    at: ByteOffset,
+    blocks: &[Option<(D, usize)>],
+    into: &mut [Buffer],
+) {
     let first = at.0 / BLOCK_BYTES as u64;
     let mut place = at;
     for buffer in into {

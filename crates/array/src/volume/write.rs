@@ -157,6 +157,11 @@ impl Volume {
         done.await
     }
 
+    fn is_importing(&self) -> bool {
+        let branch = self.branch();
+        branch.is_ok_and(|branch| self.host.shared.state.borrow().catalogue.is_importing(branch))
+    }
+
     fn next_stamp(&self, branch: BranchNumber) -> Stamp {
         self.host.shared.state.borrow_mut().next_stamp_of([branch])
     }
@@ -169,6 +174,8 @@ impl Volume {
             return Ok(buffer);
         }
         let mut block = if piece.is_whole() {
+            Buffer::zeroed(BLOCK_BYTES)
+        } else if canary::is(Canary::ImportPartialWriteOverZeroes) && self.is_importing() {
             Buffer::zeroed(BLOCK_BYTES)
         } else {
             self.read_block(BlockIndex(piece.block)).await?

@@ -4,14 +4,15 @@ use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
     features::{
-        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_JOINING,
-        INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, READ_ONLY_BRANCH_STAMPS,
+        INCOMPATIBLE_BRANCHES, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS, INCOMPATIBLE_IMPORTS,
+        INCOMPATIBLE_JOINING, INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS,
+        READ_ONLY_BRANCH_STAMPS,
     },
     node::{CatalogueBuilder, ChildPointer, InnerBuilder, MapBuilder, NodePlace},
     row::{
-        BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, IntentRow,
-        PointRow, PointUses, ReplicationHeadRow, ReplicationPartRow, ScrubCounts, ScrubPlace, ScrubRow,
-        SegmentRow, SegmentState, SharedDecision, SiteHeadRow, SitePartRow, VolumeRow, VolumeState,
+        BranchRow, CutRow, CutState, DiscardRow, EpochRow, GroupOperation, GroupRow, IdSeed, ImportRow,
+        IntentRow, PointRow, PointUses, ReplicationHeadRow, ReplicationPartRow, ScrubCounts, ScrubPlace,
+        ScrubRow, SegmentRow, SegmentState, SharedDecision, SiteHeadRow, SitePartRow, VolumeRow, VolumeState,
         WithheldClient, WithholdingRow, WriteCache,
     },
     *,
@@ -162,6 +163,13 @@ pub fn superblock_with_sets() -> Superblock {
 pub fn superblock_with_fillings() -> Superblock {
     let mut superblock = superblock_after_checkpoint();
     superblock.features.incompatible |= INCOMPATIBLE_BRANCHES | INCOMPATIBLE_FILLING;
+    superblock
+}
+
+/// The features of a pool with a volume that is being imported.
+pub fn superblock_with_imports() -> Superblock {
+    let mut superblock = superblock_with_fillings();
+    superblock.features.incompatible |= INCOMPATIBLE_IMPORTS;
     superblock
 }
 
@@ -429,6 +437,13 @@ pub fn withholding_row() -> WithholdingRow {
 
 pub fn nbd_withholding_row() -> WithholdingRow {
     WithholdingRow { client: WithheldClient::AllNbd, ..withholding_row() }
+}
+
+/// With a description of 960 bytes, the longest there is.
+pub fn import_row() -> ImportRow {
+    let source = format!(r#"{{"from":"nbd://old-array.example/{}"}}"#, "store-".repeat(154));
+    assert!(source.len() <= 960, "{}", source.len());
+    ImportRow { source_bytes: 4_398_046_511_616, source: format!("{source:960}").into_bytes() }
 }
 
 pub fn site_head_row() -> SiteHeadRow {

@@ -8,7 +8,7 @@ use array::format::{
     BlockLocation, DecodeError, DecodeFault, LogRecord, SlotHeader, Structure, SummaryBlock, Superblock,
     TreeNode,
     checkpoint::Checkpoint,
-    row::{ReplicationHeadRow, ReplicationPartRow, SiteHeadRow, SitePartRow, WithholdingRow},
+    row::{ImportRow, ReplicationHeadRow, ReplicationPartRow, SiteHeadRow, SitePartRow, WithholdingRow},
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -140,6 +140,27 @@ fn a_withheld_client_that_makes_no_sense_is_refused() {
         (changed(&nbd, 5, 1), "zero"),
         (changed(&nbd, 0, 2), "version"),
         (WithholdingRow::decode(&[&port[..], b"x"].concat()).unwrap_err().to_string(), "name length is 240"),
+    ];
+    for (said, problem) in cases {
+        assert!(said.contains(problem), "{said}");
+    }
+}
+
+#[test]
+fn a_source_of_an_import_that_makes_no_sense_is_refused() {
+    let row = examples::import_row().encode();
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = row.clone();
+        bytes[at] = byte;
+        ImportRow::decode(&bytes).expect_err("it makes no sense").to_string()
+    };
+    let short = &row[..16];
+    let cases = [
+        (changed(0, 2), "version"),
+        (changed(2, 0xbf), "source length is 959"),
+        (changed(5, 1), "zero"),
+        (ImportRow::decode(short).unwrap_err().to_string(), "source length is 960; 1 to 960"),
+        (ImportRow::decode(&[&row[..], b"x"].concat()).unwrap_err().to_string(), "source length is 960"),
     ];
     for (said, problem) in cases {
         assert!(said.contains(problem), "{said}");

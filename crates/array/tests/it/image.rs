@@ -7,8 +7,9 @@ use array::format::{
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
     row::{
-        BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, IntentRow, PointRow, ReplicationHeadRow,
-        ReplicationPartRow, ScrubRow, SegmentRow, SiteHeadRow, SitePartRow, VolumeRow, WithholdingRow,
+        BranchRow, CutRow, DiscardRow, EpochRow, GroupRow, ImportRow, IntentRow, PointRow,
+        ReplicationHeadRow, ReplicationPartRow, ScrubRow, SegmentRow, SiteHeadRow, SitePartRow, VolumeRow,
+        WithholdingRow,
     },
 };
 
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Image> {
         superblock("superblock-leaving-1", &examples::superblock_leaving()),
         superblock("superblock-branch-stamps-1", &examples::superblock_after_checkpoint()),
         superblock("superblock-filling-1", &examples::superblock_with_fillings()),
+        superblock("superblock-imports-1", &examples::superblock_with_imports()),
         superblock("superblock-groups-1", &examples::superblock_with_groups()),
         superblock("superblock-sparing-1", &examples::superblock_with_sparing()),
         superblock("superblock-domains-1", &examples::superblock_with_domains()),
@@ -102,7 +104,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// One of each row of the catalogue.
-fn rows() -> [Image; 22] {
+fn rows() -> [Image; 23] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -130,6 +132,7 @@ fn rows() -> [Image; 22] {
         row!("row-cut-1", CutRow, examples::cut_row()),
         row!("row-withholding-port-1", WithholdingRow, examples::withholding_row()),
         row!("row-withholding-nbd-1", WithholdingRow, examples::nbd_withholding_row()),
+        row!("row-import-1", ImportRow, examples::import_row()),
         row!("row-site-head-1", SiteHeadRow, examples::site_head_row()),
         row!("row-site-part-1", SitePartRow, examples::site_part_row()),
         row!("row-replication-head-1", ReplicationHeadRow, examples::replication_head_row()),

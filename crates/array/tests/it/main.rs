@@ -30,6 +30,7 @@ mod head_tree;
 mod history_tree;
 mod hostile;
 mod image;
+mod imports;
 mod jobs;
 mod killed;
 mod levelling;

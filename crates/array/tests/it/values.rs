@@ -67,6 +67,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         CatalogueTable::Withholding,
         CatalogueTable::Site,
         CatalogueTable::Replication,
+        CatalogueTable::Import,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

@@ -41,13 +41,20 @@ impl Bug {
             DriveBug::RecordsBeforeTheirHeader,
             DriveBug::GenerationNotStable,
         ];
-        // Those of cuts and of groups over pools need two pools: `cuts`. The last ones have seeds of their own: one of a
+        // Those of cuts and of groups over pools need two pools: `cuts`; those of imports a source: `imports` of the tests. The
+        // last ones have seeds of their own: one of a
         // thousand shows them.
         let elsewhere = [
             Canary::CutNotHeld,
             Canary::HalfACutServed,
             Canary::OperationDecidedAlone,
             Canary::HalfARollbackServed,
+            Canary::ImportSkipsABlock,
+            Canary::ImportOverwritesANewerWrite,
+            Canary::ImportForgetsDiscards,
+            Canary::ImportMarkTooEarly,
+            Canary::ImportPartialWriteOverZeroes,
+            Canary::ImportNotCompared,
             Canary::PassedSegmentGivenBack,
             Canary::WithholdingBehindItsRollback,
         ];

@@ -5,6 +5,7 @@
 mod array;
 mod cuts;
 mod database;
+mod imports;
 mod planted;
 
 use std::collections::{BTreeMap, BTreeSet};

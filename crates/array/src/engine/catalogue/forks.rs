@@ -17,8 +17,8 @@ use crate::{
         BranchNumber, RowKey, Stamp, VolumeNumber,
         features::{
             INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
-            INCOMPATIBLE_NOTES, INCOMPATIBLE_REPLICAS, INCOMPATIBLE_REPLICATION, INCOMPATIBLE_SHARED_GROUPS,
-            INCOMPATIBLE_SITE, INCOMPATIBLE_WITHHOLDING,
+            INCOMPATIBLE_IMPORTS, INCOMPATIBLE_NOTES, INCOMPATIBLE_REPLICAS, INCOMPATIBLE_REPLICATION,
+            INCOMPATIBLE_SHARED_GROUPS, INCOMPATIBLE_SITE, INCOMPATIBLE_WITHHOLDING,
         },
         row::{PointRow, VolumeState},
     },
@@ -130,7 +130,7 @@ impl Catalogue {
 
     /// The incompatible features of the rows: older programs would misread a branch with a parent, what a
     /// rollback left, a branch that is being filled, a group, one of several pools, a point with a note, a cut that is
-    /// not settled, or ignore that a volume is withheld or a replica; they do not know the tables of the site's rows and
+    /// not settled, or ignore that a volume is withheld, a replica, or being imported; they do not know the tables of the site's rows and
     /// of the records of DR groups.
     pub fn features_needed(&self) -> u64 {
         let has_forks = !self.children.is_empty() || self.volumes.values().any(|row| row.left_by.is_some());
@@ -146,6 +146,7 @@ impl Catalogue {
             | bit(self.has_site_rows(), INCOMPATIBLE_SITE)
             | bit(self.branch_rows.values().any(|row| row.is_replica), INCOMPATIBLE_REPLICAS)
             | bit(self.has_replication_rows(), INCOMPATIBLE_REPLICATION)
+            | bit(self.has_imports(), INCOMPATIBLE_IMPORTS)
     }
 
     /// True if the row of a point is that of a snapshot that was not deleted, with its volume or alone.

@@ -11,12 +11,13 @@
 //!    keeps those of its beginning.
 //! 5. `lineages` has all branches of each volume, `children` all branches with a parent.
 //! 6. Rows of branches have the highest stamp of any record applied, discards and deleted points included.
-//! 7. `withheld` has rows of live volumes only.
+//! 7. `withheld` and `imports` have rows of live volumes only.
 
 mod branching;
 mod cuts;
 mod forks;
 mod groups;
+mod imports;
 mod replication_rows;
 mod site_rows;
 mod withholding;
@@ -29,8 +30,8 @@ use crate::{
         BlockCount, BlockIndex, BranchNumber, CatalogueTable, DecodeError, GroupNumber, Interval,
         RedundancyClass, RowKey, SnapshotId, Stamp, VolumeId, VolumeNumber,
         row::{
-            BranchRow, CutRow, DiscardRow, GroupRow, IntentRow, PointRow, ScrubRow, VolumeRow, VolumeState,
-            WithholdingRow,
+            BranchRow, CutRow, DiscardRow, GroupRow, ImportRow, IntentRow, PointRow, ScrubRow, VolumeRow,
+            VolumeState, WithholdingRow,
         },
     },
     map::{Branch, Branches, Points, Reclaim},
@@ -72,6 +73,8 @@ pub(crate) struct Catalogue {
     cuts: BTreeMap<SnapshotId, CutRow>,
     /// Clients from which volumes are withheld, by the numbers of their rows.
     withheld: BTreeMap<(VolumeNumber, u64), WithholdingRow>,
+    /// Volumes that are being imported.
+    imports: BTreeMap<VolumeNumber, ImportRow>,
     changed: BTreeSet<RowKey>,
     /// Rows that were put or removed since the pool was opened.
     revision: u64,
@@ -137,6 +140,9 @@ impl Catalogue {
                 let row = WithholdingRow::decode(bytes)?;
                 self.put_withholding(VolumeNumber(key.id as u32), key.sub, row);
             }
+            CatalogueTable::Import => {
+                self.put_import(VolumeNumber(key.id as u32), ImportRow::decode(bytes)?);
+            }
             CatalogueTable::Segment
             | CatalogueTable::Epoch
             | CatalogueTable::Site
@@ -173,6 +179,7 @@ impl Catalogue {
         if is_deleted {
             self.volume_was_deleted(number);
             self.end_withholding(number);
+            self.end_import(number);
         }
     }
 
@@ -229,6 +236,9 @@ impl Catalogue {
             }
             CatalogueTable::Withholding => {
                 self.withheld.remove(&(VolumeNumber(key.id as u32), key.sub));
+            }
+            CatalogueTable::Import => {
+                self.end_import(VolumeNumber(key.id as u32));
             }
             CatalogueTable::Segment
             | CatalogueTable::Epoch
@@ -383,6 +393,7 @@ impl Catalogue {
             CatalogueTable::Withholding => {
                 Some(self.withheld.get(&(VolumeNumber(key.id as u32), key.sub))?.encode())
             }
+            CatalogueTable::Import => Some(self.imports.get(&VolumeNumber(key.id as u32))?.encode()),
             CatalogueTable::Segment
             | CatalogueTable::Epoch
             | CatalogueTable::Site
@@ -453,10 +464,11 @@ impl Catalogue {
         live.find(|(_, row)| row.branch == branch).map(|(&number, _)| number)
     }
 
-    /// Branches that are being filled, oldest first.
+    /// Branches that are being filled from their parents, oldest first.
     pub fn filling(&self) -> impl Iterator<Item = (BranchNumber, &BranchRow)> {
         let rows = self.branch_rows.iter().map(|(&number, row)| (number, row));
-        rows.filter(|(_, row)| row.state == VolumeState::Live && row.filled_below.is_some())
+        let is_filling = |row: &BranchRow| row.state == VolumeState::Live && row.filled_below.is_some();
+        rows.filter(move |(_, row)| is_filling(row) && !self.imports.contains_key(&row.volume))
     }
 
     /// All branches.

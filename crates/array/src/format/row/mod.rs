@@ -8,6 +8,7 @@ mod branch;
 mod cut;
 mod discard;
 mod group;
+mod import;
 mod intent;
 mod point;
 mod pools;
@@ -22,6 +23,7 @@ pub use branch::{BRANCH_DEPTH_MAX, BranchRow};
 pub use cut::{CutRow, CutState};
 pub use discard::DiscardRow;
 pub use group::{EpochRow, GroupRow};
+pub use import::{IMPORT_SOURCE_BYTES_MAX, ImportRow};
 pub use intent::{GroupOperation, IdSeed, IntentRow, SharedDecision};
 pub use point::{NOTE_BYTES_MAX, PointRow, PointUses};
 pub use pools::CUT_POOLS_MAX;
@@ -75,6 +77,8 @@ pub enum CatalogueTable {
     Site = 12,
     /// Records of DR groups: id: number of the record; sub: index of the part.
     Replication = 13,
+    /// Volumes that are being imported: id: volume number; sub: 0.
+    Import = 14,
 }
 
 impl CatalogueTable {
@@ -93,8 +97,9 @@ impl CatalogueTable {
             11 => Self::Withholding,
             12 => Self::Site,
             13 => Self::Replication,
+            14 => Self::Import,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 13")?;
+                structure.value(false, at, "table", byte, "1 to 14")?;
                 unreachable!("refused above")
             }
         })
@@ -155,6 +160,11 @@ impl RowKey {
     /// Key of a client from which a volume is withheld.
     pub fn of_withholding(volume: VolumeNumber, number: u64) -> Self {
         Self { table: CatalogueTable::Withholding, id: volume.0.into(), sub: number }
+    }
+
+    /// Key of the source of a volume that is being imported.
+    pub fn of_import(volume: VolumeNumber) -> Self {
+        Self { table: CatalogueTable::Import, id: volume.0.into(), sub: 0 }
     }
 
     /// Key of the head of the site's document.

@@ -60,7 +60,8 @@ impl Pool {
     pub async fn cancel_filling<'k>(&self, volume: impl Into<VolumeKey<'k>>) -> Result<()> {
         let one_at_a_time = self.shared.lock_changes().await;
         let volume = volume.into();
-        let (_, branch) = self.branch_of(volume)?;
+        let (number, branch) = self.branch_of(volume)?;
+        self.check_not_importing(&self.volume_row(number))?;
         let row = self.branch_row(branch);
         if row.filled_below.is_none() {
             return Ok(());
@@ -111,7 +112,7 @@ impl Pool {
 impl FillStatus {
     /// Of a branch, whose volume has `blocks` blocks; none if it is not being filled.
     pub(in super::super) fn of(catalogue: &Catalogue, branch: BranchNumber, blocks: u64) -> Option<Self> {
-        let row = catalogue.branch(branch)?;
+        let row = catalogue.branch(branch).filter(|_| !catalogue.is_importing(branch))?;
         let filled = row.filled_below?.0.min(blocks);
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
         Some(Self { filled_bytes: bytes(filled), total_bytes: bytes(blocks), waits_for: None, problem: None })

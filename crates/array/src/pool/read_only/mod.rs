@@ -353,9 +353,13 @@ impl ReadOnlyPool {
     ///
     /// # Errors
     ///
-    /// No such volume was found.
+    /// No such volume was found; or it is being imported.
     pub fn volume(self: &Rc<Self>, name: &str) -> Result<ReadOnlyVolume> {
-        let row = self.state.catalogue.volume(self.number_of(name)?).expect("it was found by name");
+        let number = self.number_of(name)?;
+        let row = self.state.catalogue.volume(number).expect("it was found by name");
+        if self.state.catalogue.import_of(number).is_some() {
+            return Err(Error::SourceNotAttached(row.name.clone()));
+        }
         Ok(ReadOnlyVolume::new(Rc::clone(self), (row.branch, None), row.sectors))
     }
 
