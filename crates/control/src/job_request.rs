@@ -2,8 +2,12 @@
 
 use array::mover::JobKind;
 use serde::{Deserialize, Serialize};
-use serving::pool::{
-    add_drive::CopiesAnswer, copying::TransferAnswer, levelling::LevelAnswer, scrub::ScrubAnswer,
+use serving::{
+    pool::{
+        add_drive::CopiesAnswer, copying::TransferAnswer, levelling::LevelAnswer, scrub::ScrubAnswer,
+        volume_import::VolumeImportAnswer,
+    },
+    remote::RemoteSettings,
 };
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
@@ -20,7 +24,7 @@ pub struct JobRequest {
     /// UUIDs of drives that are forgotten once the copies are made.
     #[serde(default)]
     pub forgets: BTreeSet<String>,
-    /// Of a copy, a refresh or a move.
+    /// Of a copy, a refresh, a move or an import.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferRequest>,
     /// Its copy or refresh is to end early, also after a restart. A move goes on then.
@@ -44,6 +48,8 @@ pub enum RequestedJob {
     Refresh,
     /// Moves a volume of another pool here.
     Move,
+    /// Copies a device elsewhere into a volume that hosts use meanwhile.
+    Import,
 }
 
 /// The source of a copy, a refresh or a move, in another pool; and the volume in this one.
@@ -58,6 +64,18 @@ pub struct TransferRequest {
     pub from: String,
     /// Name of the volume in this pool.
     pub name: String,
+    /// Of an import, which has no pool as its source: `from` is a URI or a path, and `volume` the new volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import: Option<ImportOrder>,
+}
+
+/// Orders of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportOrder {
+    /// What the server of the source asks for.
+    pub access: RemoteSettings,
+    /// It ends although blocks cannot be read, or have changed.
+    pub keeps_findings: bool,
 }
 
 /// The end of a job.
@@ -85,6 +103,7 @@ pub enum JobOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum JobAnswer {
+    Import(VolumeImportAnswer),
     Scrub(ScrubAnswer),
     Level(LevelAnswer),
     Copies(CopiesAnswer),
@@ -100,12 +119,13 @@ impl RequestedJob {
             Self::Copy => JobKind::Copy,
             Self::Refresh => JobKind::Refresh,
             Self::Move => JobKind::Move,
+            Self::Import => JobKind::Import,
         }
     }
 
-    /// True if another pool is needed.
+    /// True if it has a source outside of the pool.
     pub fn is_transfer(self) -> bool {
-        matches!(self, Self::Copy | Self::Refresh | Self::Move)
+        matches!(self, Self::Copy | Self::Refresh | Self::Move | Self::Import)
     }
 }
 

@@ -50,7 +50,8 @@ mod page_lines;
 #[doc(hidden)]
 pub mod planted;
 pub mod pool_changes;
-pub mod pool_jobs;
+pub mod pool_imports;
+mod pool_jobs;
 pub mod pool_peers;
 pub mod pool_thread;
 mod pool_transfers;

@@ -90,7 +90,7 @@ impl PoolJobs {
         Rc::new(Self { world, pool, drives, transfers, known: RefCell::default(), shown })
     }
 
-    /// Progress of copies, refreshes and moves: those under way, and the last ones.
+    /// Progress of copies, refreshes, moves and imports: those under way, and the last ones.
     pub(crate) fn transfers(&self) -> Vec<JobStatus> {
         self.transfers.statuses()
     }
@@ -187,7 +187,7 @@ impl PoolJobs {
     /// Ends a job, or gives up its request. What is done counts.
     pub fn cancel(&self, job: JobKind) -> u64 {
         // A move whose volume has changed hands comes to its end all the same.
-        let is_transfer = matches!(job, JobKind::Copy | JobKind::Refresh | JobKind::Move);
+        let is_transfer = matches!(job, JobKind::Copy | JobKind::Refresh | JobKind::Move | JobKind::Import);
         if let Some(known) = self.known.borrow_mut().get_mut(&job).filter(|_| is_transfer) {
             known.is_wanted.set(false);
             // Its task ends it, or that of the next server; which cannot know whether a volume has changed hands.
@@ -236,6 +236,13 @@ impl PoolJobs {
                     let transfer = transfer.unwrap_or_default();
                     let done = jobs.transfers.run((job, &transfer), &is_wanted, is_resumed).await;
                     jobs.end_of(done.map(JobAnswer::Transfer))
+                }
+                RequestedJob::Import => {
+                    let transfer = transfer.unwrap_or_default();
+                    match jobs.transfers.import(&transfer, &is_wanted).await {
+                        Err(_) if jobs.pool.failure().is_some() => None,
+                        done => Some(done.map(JobAnswer::Import)),
+                    }
                 }
             };
             jobs.end(job.kind(), &is_wanted, end);

@@ -36,18 +36,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The transfers into one pool.
 pub(crate) struct PoolTransfers {
-    world: World,
-    pool: Rc<Pool>,
+    pub(crate) world: World,
+    pub(crate) pool: Rc<Pool>,
     peers: PoolPeers,
     /// Those under way, and the last ones.
     jobs: RefCell<BTreeMap<JobKind, Rc<TransferJob>>>,
 }
 
-struct TransferJob {
-    job: Job,
+pub(crate) struct TransferJob {
+    pub job: Job,
     /// The reason why it does not go on at present.
     problem: RefCell<Option<String>>,
-    is_over: Cell<bool>,
+    pub is_over: Cell<bool>,
 }
 
 /// The source of a transfer, and its goal.
@@ -91,7 +91,10 @@ impl PoolTransfers {
                     .time_left
                     .filter(|_| is_running)
                     .map(|left| Duration::from_secs(left.as_secs())),
-                problem: transfer.problem.borrow().clone(),
+                problem: match kind {
+                    JobKind::Import => self.import_problem().filter(|_| is_running),
+                    _ => transfer.problem.borrow().clone(),
+                },
             }
         };
         jobs.iter().map(status).collect()
@@ -104,6 +107,14 @@ impl PoolTransfers {
         }
     }
 
+    /// Shows a transfer as under way from now on.
+    pub(crate) fn start(&self, job: RequestedJob) -> Rc<TransferJob> {
+        let (problem, is_over) = (RefCell::default(), Cell::new(false));
+        let transfer = Rc::new(TransferJob { job: Job::under_way(&self.world), problem, is_over });
+        self.jobs.borrow_mut().insert(job.kind(), Rc::clone(&transfer));
+        transfer
+    }
+
     /// Does a transfer to its end; `is_resumed` if a server of before had begun it.
     pub async fn run(
         &self,
@@ -114,9 +125,7 @@ impl PoolTransfers {
         let Some(points) = TransferPoints::of(request) else {
             return Err(Error::NoVolume(request.from.clone()));
         };
-        let (problem, is_over) = (RefCell::default(), Cell::new(false));
-        let transfer = Rc::new(TransferJob { job: Job::under_way(&self.world), problem, is_over });
-        self.jobs.borrow_mut().insert(job.kind(), Rc::clone(&transfer));
+        let transfer = self.start(job);
         let mut may_be_done = is_resumed;
         let done = loop {
             if !is_wanted.get() {

@@ -30,6 +30,8 @@ pub enum JobKind {
     Refresh,
     /// Moving a volume of another pool here.
     Move,
+    /// Copying a device elsewhere into a volume that hosts use meanwhile.
+    Import,
 }
 
 impl JobKind {
@@ -46,6 +48,7 @@ impl JobKind {
             Self::Copy => "copy",
             Self::Refresh => "refresh",
             Self::Move => "move",
+            Self::Import => "import",
         }
     }
 }
@@ -119,7 +122,7 @@ impl Mover {
             JobKind::Fill => unreachable!("the mover fills no branches"),
             JobKind::Reclaim => {}
             // Whoever runs these has their jobs.
-            JobKind::Copy | JobKind::Refresh | JobKind::Move => {}
+            JobKind::Copy | JobKind::Refresh | JobKind::Move | JobKind::Import => {}
         }
     }
 

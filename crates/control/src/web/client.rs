@@ -39,6 +39,7 @@ pub use super::{
     targets::{
         NewTargetBody, NewUnitBody, TargetPatchBody, TargetRow, TargetUser, UnitCache, UnitPatchBody, UnitRow,
     },
+    imports::ImportBody,
     transfers::{MoveBody, NewCopyBody, RefreshBody},
     uses::VolumeUses,
     volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},

@@ -158,6 +158,8 @@ pub enum JobName {
     Refresh,
     /// Moving a volume of another pool here.
     Move,
+    /// Copying a device elsewhere into a volume that hosts use meanwhile.
+    Import,
 }
 
 /// State of a job.
@@ -439,6 +441,7 @@ impl JobName {
             Self::Copy => "copy",
             Self::Refresh => "refresh",
             Self::Move => "move",
+            Self::Import => "import",
         }
     }
 
@@ -454,6 +457,7 @@ impl JobName {
             JobKind::Copy => Self::Copy,
             JobKind::Refresh => Self::Refresh,
             JobKind::Move => Self::Move,
+            JobKind::Import => Self::Import,
         }
     }
 }

@@ -46,6 +46,7 @@ mod groups;
 mod health;
 pub mod health_rows;
 pub mod history;
+mod imports;
 mod initiators;
 mod jobs;
 mod local_world;

@@ -6,7 +6,7 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    history, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, set_results,
+    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, set_results,
     sets, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
@@ -98,6 +98,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(volumes::create))
         .routes(routes!(volumes::show, volumes::patch, volumes::delete))
         .routes(routes!(volumes::clone))
+        .routes(routes!(imports::import))
         .routes(routes!(transfers::copy))
         .routes(routes!(transfers::refresh))
         .routes(routes!(transfers::relocate))

@@ -209,7 +209,7 @@ fn check_site_lacks(api: &ApiState, meant: &MeantVolume) -> Result<(), ApiProble
     Ok(())
 }
 
-async fn begin(
+pub(super) async fn begin(
     (api, pool): (&ApiState, &PoolHandle),
     (job, transfer): (RequestedJob, TransferRequest),
     identity: ChangeIdentity,
@@ -224,9 +224,10 @@ async fn begin(
     Ok((StatusCode::ACCEPTED, Json(row)))
 }
 
-/// Cancels a copy, a refresh or a move. What is copied stays, under a name that says so: the same request goes on from there.
+/// Cancels a copy, a refresh, a move or an import. What is copied stays, under a name that says so: the same request goes on from
+/// there. A volume that was being imported stays, and needs its source.
 #[utoipa::path(delete, path = "/v1/pools/{pool}/jobs/{job}", tag = "jobs",
-    params(("pool" = String, Path, description = "UUID"), ("job" = String, Path, description = "copy, refresh or move")),
+    params(("pool" = String, Path, description = "UUID"), ("job" = String, Path, description = "copy, refresh, move or import")),
     responses((status = 204, description = "It ends"), (status = "default", response = ApiProblem)))]
 pub(super) async fn cancel(
     State(api): State<ApiState>,
@@ -235,10 +236,10 @@ pub(super) async fn cancel(
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Operate)?;
     let pool = pool_of(&api, &caller, &pool)?;
-    let jobs = [RequestedJob::Copy, RequestedJob::Refresh, RequestedJob::Move];
+    let jobs = [RequestedJob::Copy, RequestedJob::Refresh, RequestedJob::Move, RequestedJob::Import];
     let Some(meant) = jobs.into_iter().find(|meant| meant.kind().name() == job) else {
         let problem = format!("{job} is not cancelled here");
-        return Err(ApiProblem::bad_request(problem, "this is for copy, refresh and move"));
+        return Err(ApiProblem::bad_request(problem, "this is for copy, refresh, move and import"));
     };
     change_job(&api, &pool, "cancel transfer", async move |changes| Ok(changes.jobs.cancel(meant.kind())))
         .await?;

@@ -19,6 +19,7 @@ use super::{
     shared_group,
     status::{self, DriveStatuses},
     volume_change::ChangeablePool,
+    volume_import,
 };
 use crate::{
     figures::{DriveLabel, MeteredDrive, PoolMeters},
@@ -269,7 +270,8 @@ impl HeldPool {
         if open.record != record {
             open.keep_record(&**notices);
         }
-        for warning in shared_group::unsettled_warnings(&open) {
+        let unattached = volume_import::attach_all(world, &open.pool);
+        for warning in shared_group::unsettled_warnings(&open).into_iter().chain(unattached) {
             notices.warn(&warning);
         }
         Ok(open)

@@ -40,6 +40,7 @@ pub mod sparing;
 pub mod status;
 pub mod unfinished;
 pub mod volume_change;
+pub mod volume_import;
 pub mod volume_space;
 pub mod withholding;
 

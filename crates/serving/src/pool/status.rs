@@ -23,12 +23,13 @@ use super::{
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
     sparing::SparingStatus,
+    volume_import::VolumeSource,
     withholding::WithholdingStatus,
 };
 use crate::export::readers_clone_of;
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
-    pool::{FillStatus, Pool, VolumeInfo, VolumeOrigin, is_incomplete_copy, is_moved},
+    pool::{FillStatus, ImportStatus, Pool, VolumeInfo, VolumeOrigin, is_incomplete_copy, is_moved},
 };
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
@@ -210,6 +211,9 @@ pub struct VolumeStatus {
     /// It is being filled, to need its source no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<FillingStatus>,
+    /// It is being imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub importing: Option<ImportingStatus>,
     /// Its consistency group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
@@ -255,6 +259,52 @@ impl FillingStatus {
     }
 }
 
+/// Progress of a volume that is being imported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ImportingStatus {
+    /// URI or path of the source.
+    pub from: String,
+    /// Bytes that were looked at, and copied unless they are zeroes.
+    pub filled_bytes: u64,
+    /// The size of the volume.
+    pub total_bytes: u64,
+    /// Bytes that were compared with the source, once all are filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared_bytes: Option<u64>,
+    /// Bytes that the source cannot read.
+    #[serde(default)]
+    pub bad_bytes: u64,
+    /// The reason why it does not go on at present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl ImportingStatus {
+    fn of(status: ImportStatus) -> Self {
+        let source = VolumeSource::decode(&status.source);
+        let from = source.map_or("a source of a newer program".to_owned(), |source| {
+            source.from.display().to_string()
+        });
+        let ImportStatus { filled_bytes, total_bytes, compared_bytes, bad_bytes, problem, .. } = status;
+        Self { from, filled_bytes, total_bytes, compared_bytes, bad_bytes, problem }
+    }
+
+    /// Behind a comma.
+    fn text(&self) -> String {
+        let percent = |bytes: u64| 100 * bytes / self.total_bytes.max(1);
+        let progress = match self.compared_bytes {
+            Some(compared) => format!("copied, {} % compared", percent(compared)),
+            None => format!("{} % copied", percent(self.filled_bytes)),
+        };
+        let bad = match self.bad_bytes {
+            0 => String::new(),
+            bytes => format!(", {} cannot be read", ByteCount(bytes)),
+        };
+        let problem = self.problem.as_ref().map_or(String::new(), |problem| format!(", stopped: {problem}"));
+        format!(", imported from {}: {progress}{bad}{problem}", self.from)
+    }
+}
+
 impl VolumeStatus {
     fn of(pool: &Pool, volume: VolumeInfo) -> Self {
         let shown = volume.origin.as_ref().map(|origin| origin.volume.clone());
@@ -271,6 +321,7 @@ impl VolumeStatus {
             left_by: volume.left_by,
             shows_replica_of,
             filling: volume.filling.map(FillingStatus::of),
+            importing: volume.importing.map(ImportingStatus::of),
             group: volume.group,
             withheld: WithholdingStatus::of(&volume.withheld_from),
             notes: snapshots
@@ -297,6 +348,7 @@ impl VolumeStatus {
         let Self { name, size_bytes, write_cache, raid0, limits, begun_at, left_by, filling, group, .. } =
             self;
         let filling = filling.as_ref().map_or(String::new(), FillingStatus::text);
+        let importing = self.importing.as_ref().map_or(String::new(), ImportingStatus::text);
         let size = ByteCount(*size_bytes);
         if let Some(volume) = left_by {
             return format!("volume {name}: {size}, read-only, left by a rollback of {volume}{filling}");
@@ -320,7 +372,7 @@ impl VolumeStatus {
         let group = group.as_ref().map_or(String::new(), |group| format!(", in group {group}"));
         let withheld = self.withheld.as_ref().map_or(String::new(), WithholdingStatus::text);
         let limits = limits.text();
-        format!("volume {name}: {size}, {cache}{raid0}{limits}{begun_at}{filling}{group}{withheld}")
+        format!("volume {name}: {size}, {cache}{raid0}{limits}{begun_at}{filling}{importing}{group}{withheld}")
     }
 }
 
