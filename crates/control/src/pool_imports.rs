@@ -66,7 +66,8 @@ impl PoolTransfers {
                 Ok(named.expect("it has the status").volume)
             }
             known => {
-                let from = known.map_or("another source".to_owned(), |known| known.from.display().to_string());
+                let from =
+                    known.map_or("another source".to_owned(), |known| known.from.display().to_string());
                 let problem = format!("volume {} is being imported from {from}", request.name);
                 Err(Refusal::new(problem, "name that source to go on, or choose another name"))
             }

@@ -140,6 +140,17 @@ pub enum EventKind {
         /// Locations of which no copy is right.
         lost_places: u64,
     },
+    /// An import has ended: the volume needs its source no more.
+    VolumeImported {
+        /// Name of the volume.
+        volume: String,
+        /// Bytes that were compared with the source, and are the same.
+        compared_bytes: u64,
+        /// Bytes that hosts have written or discarded meanwhile.
+        host_bytes: u64,
+        /// Bytes that could not be read, or had changed in the source: given up by order.
+        given_up_bytes: u64,
+    },
     /// A background task ended on an error.
     TaskFailure {
         task: BackgroundTask,

@@ -18,7 +18,9 @@ impl Volume {
         check_range("read", at, length as u64, self.size_bytes())?;
         let clock = self.host.stages.begin();
         self.wait_for_rate(length).await;
-        let _timed = self.host.throttle.begin(HostCommand::Read, length);
+        // What is read elsewhere says nothing of the pool's own pace.
+        let is_timed = !self.is_importing();
+        let _timed = is_timed.then(|| self.host.throttle.begin(HostCommand::Read, length));
         // The volume may have been deleted or shrunk while the command waited. From here on no segment that
         // is read is reused.
         let branch = self.branch().map_err(|error| io_error("read", &error))?;

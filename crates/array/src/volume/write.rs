@@ -157,7 +157,8 @@ impl Volume {
         done.await
     }
 
-    fn is_importing(&self) -> bool {
+    /// True if blocks of which it has no version are those of a source elsewhere.
+    pub(super) fn is_importing(&self) -> bool {
         let branch = self.branch();
         branch.is_ok_and(|branch| self.host.shared.state.borrow().catalogue.is_importing(branch))
     }

@@ -56,6 +56,7 @@ fn labels(events: &[PoolEvent]) -> Vec<String> {
         EventKind::LevellingStart { .. } => "levelling".to_owned(),
         EventKind::LevellingEnd { outcome, .. } => format!("{outcome:?}"),
         EventKind::LogPinLoss { bytes } => format!("{bytes} bytes of pinned log"),
+        EventKind::VolumeImported { volume, .. } => format!("{volume} imported"),
     };
     events.iter().map(label).collect()
 }

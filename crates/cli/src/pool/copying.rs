@@ -238,7 +238,11 @@ pub fn relocate(
 }
 
 /// Shows the progress of a job on the terminal.
-fn progress_of(phase: &'static str, world: &World, console: &Console) -> impl FnMut(JobProgress) + use<> {
+pub(super) fn progress_of(
+    phase: &'static str,
+    world: &World,
+    console: &Console,
+) -> impl FnMut(JobProgress) + use<> {
     let begun = world.now();
     let (world, mut view) = (world.clone(), ProgressView::new(console));
     move |progress: JobProgress| {

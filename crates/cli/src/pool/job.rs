@@ -71,6 +71,7 @@ async fn named(world: &World, path: &Path, place: &ServerPlace) -> Result<NamedJ
         JobName::Copy,
         JobName::Refresh,
         JobName::Move,
+        JobName::Import,
     ];
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     let kind = path.file_name().and_then(|name| kinds.into_iter().find(|kind| name == kind.name()));
@@ -280,7 +281,7 @@ async fn cancel(job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal
             let next = format!("'spindle volume fill {place}/VOLUME --cancel{server}' gives up one of them");
             return Err(Refusal::new(problem, next));
         }
-        JobName::Copy | JobName::Refresh | JobName::Move => {
+        JobName::Copy | JobName::Refresh | JobName::Move | JobName::Import => {
             if !job.row().await?.is_open() {
                 return Err(Refusal::new(format!("{path} is not under way"), ""));
             }
@@ -288,9 +289,13 @@ async fn cancel(job: &NamedJob, console: &Console) -> Result<ExitStatus, Refusal
             if console.is_for_programs() {
                 console.json_of(&job.row().await?)?;
             }
-            console.say(&format!(
-                "{path}: cancelled; what is copied stays in an incomplete copy, and the same command goes on from there"
-            ));
+            let left = match job.kind {
+                JobName::Import => {
+                    "the volume can be used on, and needs its source; the same import goes on from there"
+                }
+                _ => "what is copied stays in an incomplete copy, and the same command goes on from there",
+            };
+            console.say(&format!("{path}: cancelled; {left}"));
             return console.finish(ExitStatus::Pass);
         }
         JobName::Rebuild | JobName::Destage | JobName::Reclaim => {

@@ -39,6 +39,7 @@ mod show;
 mod volume;
 mod volume_access;
 mod volume_diff;
+mod volume_import;
 mod volume_limits;
 mod volume_readmission;
 mod volume_space;

@@ -10,6 +10,7 @@ use super::{
     rollback::{self, VolumeGoal},
     volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
+    volume_import::{self, WantedImport},
     volume_readmission::{ReadmitArguments, readmit_clients},
     volume_space,
 };
@@ -80,6 +81,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Fill { volume: path, .. }
     | VolumeVerb::Refresh { volume: path, .. }
     | VolumeVerb::Move { volume: path, .. }
+    | VolumeVerb::Import { volume: path, .. }
     | VolumeVerb::Rollback { goal: path, .. }
     | VolumeVerb::Readmit(ReadmitArguments { volume: path, .. })
     | VolumeVerb::Set { volume: path, .. }
@@ -108,6 +110,10 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         VolumeVerb::Fill { cancel, .. } => return filling::fill(options, (path, &wanted), *cancel),
         VolumeVerb::Refresh { source, .. } => {
             return copying::refresh(options, (path, &wanted), source);
+        }
+        VolumeVerb::Import { from, remote, skip_bad, .. } => {
+            let import = WantedImport { from, remote, skip_bad: *skip_bad };
+            return volume_import::import(options, (path, &wanted), &import);
         }
         VolumeVerb::Move { source, .. } => return copying::relocate(options, source, (path, &wanted)),
         VolumeVerb::Rollback { to_volume, yes, force, .. } => {
@@ -215,6 +221,7 @@ fn change_of(verb: &VolumeVerb, wanted: &VolumePath) -> VolumeChange {
         | VolumeVerb::Fill { .. }
         | VolumeVerb::Refresh { .. }
         | VolumeVerb::Move { .. }
+        | VolumeVerb::Import { .. }
         | VolumeVerb::Rollback { .. }
         | VolumeVerb::Space { .. }
         | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
@@ -241,9 +248,13 @@ fn cache_text(write_cache: Option<WriteCacheState>) -> &'static str {
 fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
     let shown = path.display();
     match (verb, &wanted.snapshot) {
-        (VolumeVerb::Create { .. } | VolumeVerb::Clone { .. } | VolumeVerb::Move { .. }, Some(_)) => {
-            Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'"))
-        }
+        (
+            VolumeVerb::Create { .. }
+            | VolumeVerb::Clone { .. }
+            | VolumeVerb::Import { .. }
+            | VolumeVerb::Move { .. },
+            Some(_),
+        ) => Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'")),
         (
             VolumeVerb::Set { .. }
             | VolumeVerb::Resize { .. }

@@ -125,6 +125,7 @@ mod verify_counts;
 mod verify_sources;
 mod verify_torn;
 mod volume_diff;
+mod volume_imports;
 mod volume_limits;
 mod volumes;
 mod withheld;

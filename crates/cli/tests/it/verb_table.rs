@@ -61,6 +61,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("volume", "diff", By(&["GET /volumes/{volume}/difference"])),
     ("volume", "clone", By(&["POST /volumes/{volume}/clones", "POST /volumes/{volume}/copies"])),
     ("volume", "fill", By(&["PUT /volumes/{volume}/filling", "DELETE /volumes/{volume}/filling"])),
+    ("volume", "import", By(&["POST /pools/{pool}/imports"])),
     ("volume", "move", By(&["POST /volumes/{volume}/move"])),
     ("volume", "refresh", By(&["POST /volumes/{volume}/refresh"])),
     ("volume", "rollback", By(&["POST /volumes/{volume}/rollback", "GET /volumes/{volume}/uses"])),

@@ -42,13 +42,14 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 14] = [
+const SEEN_TOPICS: [&str; 15] = [
     "settlement",
     "space",
     "drive",
     "redundancy",
     "data",
     "rebuild",
+    "import",
     "slow",
     "dr",
     "dr_hosts",
@@ -205,6 +206,7 @@ impl ConditionEvaluator {
         claims.extend(space_claim(name, &view, kind_of_space));
         claims.extend(health.drives.iter().filter_map(|drive| drive_claim(name, drive)));
         claims.extend(copies_claims(name, health));
+        claims.extend(import_claim(name, &view));
         if let Some(figures) = pool.figures() {
             let pace = self.paces.entry(name.to_owned()).or_default();
             pace.measure(now, || work_of(&figures));
@@ -290,6 +292,13 @@ fn copies_claims(name: &str, health: &PoolHealth) -> Vec<ConditionClaim> {
         claims.push(ConditionClaim::new("rebuild", name, format!("missing copies are being made{left}")));
     }
     claims
+}
+
+/// An import that waits for its source, or for room.
+fn import_claim(name: &str, view: &PoolView) -> Option<ConditionClaim> {
+    let import = view.transfers.iter().find(|job| job.kind == JobKind::Import && job.is_running)?;
+    let problem = import.problem.as_ref()?;
+    Some(ConditionClaim::new("import_waits", name, format!("the import does not go on: {problem}")))
 }
 
 fn work_of(figures: &PoolFigures) -> BTreeMap<String, DriveWork> {

@@ -197,6 +197,11 @@ pub(super) const POOL_KINDS: &[ReportedKind] = &[
         "Look at the drives' own health (smartctl). If places are lost, 'spindle pool scrub POOL' names them, once the server has ended: restore those databases.",
         Morning,
     ),
+    noted(
+        "volume_imported",
+        "An import has ended; with blocks that were given up it is a warning.",
+        "It needs the source no more.",
+    ),
     told(
         "task_failed",
         Warning,

@@ -140,6 +140,19 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
         NoStep,
     ),
     condition(
+        "import_waits",
+        "import",
+        Warning,
+        "A volume is being imported, and its source does not answer, or the pool has no room.",
+        [
+            "Reads of what is not copied yet wait, and fail after half a minute: mail on this volume stands still there.",
+            "It tries again every 10 seconds, and serves what is copied.",
+            "Until the source answers, or there is room.",
+            "See that the old array and the way to it are in order: 'spindle job list' has the reason.",
+        ],
+        Now,
+    ),
+    condition(
         "pool_failed",
         "pool",
         Error,

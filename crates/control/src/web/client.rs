@@ -19,6 +19,7 @@ pub use super::{
     exports::{ExportRow, NewExportBody},
     group_changes::{GroupRollbackBody, NewGroupClonesBody, NewGroupSnapshotBody},
     groups::NewGroupBody,
+    imports::ImportBody,
     initiators::{InitiatorPatchBody, InitiatorRow, NewInitiatorBody},
     notifiers::{NotifierRow, NotifierTest},
     points::{BackupPointList, BackupPointRow},
@@ -39,7 +40,6 @@ pub use super::{
     targets::{
         NewTargetBody, NewUnitBody, TargetPatchBody, TargetRow, TargetUser, UnitCache, UnitPatchBody, UnitRow,
     },
-    imports::ImportBody,
     transfers::{MoveBody, NewCopyBody, RefreshBody},
     uses::VolumeUses,
     volumes::{NewCloneBody, NewVolumeBody, ReadmissionBody, ReadmissionRow, RollbackBody, VolumePatch},

@@ -1,13 +1,8 @@
 //! Imports of devices elsewhere: jobs of the pool that gets the volume.
 
 use super::{
-    ApiState,
-    caller::Caller,
-    changing::ChangeIdentity,
-    health_rows::JobRow,
-    orders::pool_of,
-    problem::ApiProblem,
-    transfers,
+    ApiState, caller::Caller, changing::ChangeIdentity, health_rows::JobRow, orders::pool_of,
+    problem::ApiProblem, transfers,
 };
 use crate::{
     job_request::{ImportOrder, RequestedJob, TransferRequest},

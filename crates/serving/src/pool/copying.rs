@@ -224,7 +224,7 @@ pub async fn move_volume(
 }
 
 /// Shows a job until its work ends.
-async fn shown<T>(
+pub async fn shown<T>(
     world: &World,
     job: &Job,
     show: &mut dyn FnMut(JobProgress),

@@ -55,7 +55,7 @@ pub struct EventReport {
 }
 
 /// Names of all kinds of events; `control::kinds` says more of each.
-pub const EVENT_NAMES: [&str; 27] = [
+pub const EVENT_NAMES: [&str; 28] = [
     "drive_lost",
     "drive_stale",
     "drive_out_of_space",
@@ -80,6 +80,7 @@ pub const EVENT_NAMES: [&str; 27] = [
     "writes_admitted",
     "log_pin_lost",
     "scrub_findings",
+    "volume_imported",
     "task_failed",
     "pool_stopped",
     "events_missed",
@@ -368,6 +369,24 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
                 json!({ "mended": repaired, "lost_places": lost_places }),
             )
         }
+        EventKind::VolumeImported { volume, compared_bytes, host_bytes, given_up_bytes } => say(
+            "volume_imported",
+            if *given_up_bytes > 0 { Severity::Warning } else { Severity::Note },
+            format!(
+                "volume {volume} is imported, and its source is let go: {} compared, {} written by hosts meanwhile{}",
+                ByteCount(*compared_bytes),
+                ByteCount(*host_bytes),
+                match given_up_bytes {
+                    0 => String::new(),
+                    bytes => format!(", {} given up", ByteCount(*bytes)),
+                }
+            ),
+            String::new(),
+            json!({
+                "volume": volume, "compared_bytes": compared_bytes, "host_bytes": host_bytes,
+                "given_up_bytes": given_up_bytes,
+            }),
+        ),
         EventKind::TaskFailure { task, error, is_retried } => say(
             "task_failed",
             if *is_retried { Severity::Warning } else { Severity::Error },

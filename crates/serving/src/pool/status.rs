@@ -282,9 +282,8 @@ pub struct ImportingStatus {
 impl ImportingStatus {
     fn of(status: ImportStatus) -> Self {
         let source = VolumeSource::decode(&status.source);
-        let from = source.map_or("a source of a newer program".to_owned(), |source| {
-            source.from.display().to_string()
-        });
+        let from = source
+            .map_or("a source of a newer program".to_owned(), |source| source.from.display().to_string());
         let ImportStatus { filled_bytes, total_bytes, compared_bytes, bad_bytes, problem, .. } = status;
         Self { from, filled_bytes, total_bytes, compared_bytes, bad_bytes, problem }
     }
@@ -372,7 +371,9 @@ impl VolumeStatus {
         let group = group.as_ref().map_or(String::new(), |group| format!(", in group {group}"));
         let withheld = self.withheld.as_ref().map_or(String::new(), WithholdingStatus::text);
         let limits = limits.text();
-        format!("volume {name}: {size}, {cache}{raid0}{limits}{begun_at}{filling}{importing}{group}{withheld}")
+        format!(
+            "volume {name}: {size}, {cache}{raid0}{limits}{begun_at}{filling}{importing}{group}{withheld}"
+        )
     }
 }
 

@@ -103,7 +103,12 @@ struct PatientSource {
 }
 
 impl PatientSource {
-    fn new(world: &World, source: VolumeSource, size_bytes: u64, device: Option<Rc<dyn BlockDevice>>) -> Self {
+    fn new(
+        world: &World,
+        source: VolumeSource,
+        size_bytes: u64,
+        device: Option<Rc<dyn BlockDevice>>,
+    ) -> Self {
         let geometry = Geometry { size: ByteCount(size_bytes), sector: 512 };
         Self { world: world.clone(), source, geometry, device: Rc::new(Mutex::new(device)) }
     }
@@ -124,7 +129,8 @@ async fn connected(
     let found = new.geometry().size;
     if found != geometry.size {
         let from = source.from.display();
-        let story = format!("{from} has {} bytes, and had {} when the import began", found.0, geometry.size.0);
+        let story =
+            format!("{from} has {} bytes, and had {} when the import began", found.0, geometry.size.0);
         return Err(IoError::new(IoErrorKind::WrongType, story));
     }
     *device = Some(Rc::clone(&new));
@@ -196,7 +202,8 @@ fn read_only(what: &str) -> IoError {
 
 /// Attaches the sources of all imports of a pool that was opened. Returns a warning for each that cannot be.
 pub(super) fn attach_all(world: &World, pool: &Pool) -> Vec<String> {
-    let importing = pool.volumes().into_iter().filter_map(|info| Some((info.volume, info.name, info.importing?)));
+    let importing =
+        pool.volumes().into_iter().filter_map(|info| Some((info.volume, info.name, info.importing?)));
     let attach = |(volume, name, status): (VolumeId, String, array::pool::ImportStatus)| {
         let Some(source) = VolumeSource::decode(&status.source) else {
             return Some(format!(
@@ -223,9 +230,18 @@ pub async fn begin(
 ) -> Result<(), Refusal> {
     let from = source.from.display();
     let device = source.connect(world).await.map_err(|error| {
-        Refusal::new(error.to_string(), format!("check that {from} can be read from the machine that has the pool"))
+        Refusal::new(
+            error.to_string(),
+            format!("check that {from} can be read from the machine that has the pool"),
+        )
     })?;
     let Geometry { size, sector } = device.geometry();
+    // A device of a file has whole sectors: the rest of the file would be left out.
+    let of_file = host_files::metadata(&source.from).ok().filter(|_| !is_uri(&source.from));
+    if let Some(file) = of_file.filter(|file| file.size > 0 && file.size != size.0) {
+        let problem = format!("{from} has {} bytes, which are no whole sectors of {sector}", file.size);
+        return Err(Refusal::new(problem, "give a device, or the raw image of one: qemu-img convert -O raw"));
+    }
     if size.0 == 0 || !size.0.is_multiple_of(u64::from(sector.max(512))) || sector > 4096 {
         let problem = format!("{from} has {} bytes in sectors of {sector}: no disk has such a size", size.0);
         return Err(Refusal::new(problem, "give a device, or the raw image of one: qemu-img convert -O raw"));
@@ -297,7 +313,8 @@ impl VolumeImportAnswer {
             text += &format!("; {} could not be read and are zeroes", bytes(self.bad_bytes));
         }
         if self.changed_bytes > 0 {
-            text += &format!("; {} changed in the source and are as they were copied", bytes(self.changed_bytes));
+            text +=
+                &format!("; {} changed in the source and are as they were copied", bytes(self.changed_bytes));
         }
         text
     }

@@ -2,6 +2,7 @@
 
 use super::{ImportFindings, ImportTarget, ImportedVolume, Pool, compare::Comparison};
 use crate::{
+    engine::events::EventKind,
     error::{Error, Result},
     format::{BLOCK_BYTES, RowKey, row::BranchRow},
     log::LogItem,
@@ -33,20 +34,41 @@ impl Pool {
     ) -> Result<ImportedVolume> {
         let number = self.number_of(volume.into())?;
         let target = self.import_target(number)?;
+        let done = self.import_target_to_its_end(&target, keeps_findings, job).await;
+        if !self.shared.state.borrow().catalogue.is_importing(target.branch) {
+            // It has ended, or the volume was deleted.
+            self.host.imports.borrow_mut().remove(&target.branch);
+            self.import_problems.borrow_mut().remove(&target.volume);
+        }
+        done
+    }
+
+    async fn import_target_to_its_end(
+        &self,
+        target: &ImportTarget,
+        keeps_findings: bool,
+        job: &Job,
+    ) -> Result<ImportedVolume> {
         let size_bytes = target.end * BLOCK_BYTES as u64;
         job.set_total(2 * size_bytes);
         job.advance(target.from * BLOCK_BYTES as u64);
         self.import_problems.borrow_mut().entry(target.volume).or_default().compared_bytes = None;
-        let filled = self.fill_import(&target, job).await?;
+        let filled = self.fill_import(target, job).await?;
         let compared = match canary::is(Canary::ImportNotCompared) {
             true => Comparison::default(),
-            false => self.compare_import(&target, job).await?,
+            false => self.compare_import(target, job).await?,
         };
         let findings = ImportFindings::of(&compared.bad, &compared.changed);
         if !findings.is_empty() && !keeps_findings {
             return Err(Error::ImportIncomplete(findings));
         }
-        self.end_import(&target).await?;
+        self.end_import(target).await?;
+        self.shared.events.report(EventKind::VolumeImported {
+            volume: self.volume_row(target.number).name,
+            compared_bytes: Comparison::bytes(compared.same),
+            host_bytes: Comparison::bytes(compared.of_hosts),
+            given_up_bytes: findings.bad_bytes + findings.changed_bytes,
+        });
         Ok(ImportedVolume {
             size_bytes,
             copied_bytes: filled + Comparison::bytes(compared.copied),
@@ -77,10 +99,7 @@ impl Pool {
             LogItem::Put { row: RowKey::of_branch(target.branch), bytes: row.encode() },
             LogItem::Remove(RowKey::of_import(target.number)),
         ];
-        self.answer(one_at_a_time, self.log.append_together(parts)).await?;
-        self.host.imports.borrow_mut().remove(&target.branch);
-        self.import_problems.borrow_mut().remove(&target.volume);
-        Ok(())
+        self.answer(one_at_a_time, self.log.append_together(parts)).await
     }
 
     /// Gives an import up: deletes its volume. The source has all that the volume had, but for what hosts wrote; with

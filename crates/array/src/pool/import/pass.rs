@@ -66,7 +66,9 @@ impl Pool {
         work: impl AsyncFn() -> Result<T>,
     ) -> Result<T> {
         loop {
-            if job.is_cancelled() {
+            // The volume may have been deleted meanwhile.
+            let is_importing = self.shared.state.borrow().catalogue.is_importing(target.branch);
+            if job.is_cancelled() || !is_importing {
                 return Err(Error::ImportStopped);
             }
             let done = work().await;

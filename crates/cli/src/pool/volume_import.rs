@@ -1,0 +1,166 @@
+//! `spindle volume import`: a device elsewhere becomes a volume, which can be used while its blocks are copied.
+
+use super::{
+    copying::progress_of,
+    online_pool::OnlinePool,
+    online_wait::OnlineWait,
+    pool_place::PoolPlace,
+    reporter::{close_all, open_all},
+    volume_access::VerbOptions,
+};
+use crate::{console::Console, exit_status::ExitStatus, remote_arguments::RemoteArguments};
+use array::format::VolumeId;
+use control::{
+    job_request::JobAnswer,
+    web::{
+        client::{ImportBody, Method},
+        health_rows::JobRow,
+    },
+};
+use report::Refusal;
+use serde::Serialize;
+use serving::{
+    pool::{
+        copying::shown,
+        folder::{OpenPool, VolumePath},
+        volume_import::{self, VolumeImportAnswer, VolumeSource},
+    },
+    remote::is_uri,
+    uuid::random_uuid,
+};
+use std::path::{Path, PathBuf};
+use world::{
+    Job, World,
+    real::{self, RealOptions, host_files},
+};
+
+/// The source, and what is to be done with what it cannot read.
+pub struct WantedImport<'a> {
+    pub from: &'a Path,
+    pub remote: &'a RemoteArguments,
+    pub skip_bad: bool,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct ImportedAnswer<'a> {
+    path: &'a Path,
+    done: &'static str,
+    #[serde(flatten)]
+    answer: &'a VolumeImportAnswer,
+}
+
+/// Imports a device into a new volume, or goes on with that.
+pub fn import(
+    options: VerbOptions<'_>,
+    (path, wanted): (&Path, &VolumePath),
+    import: &WantedImport<'_>,
+) -> Result<ExitStatus, Refusal> {
+    real::run(0, RealOptions::default(), async |world: World| {
+        let console = Console::new(options.json, false);
+        let answer = match PoolPlace::of(&world, &wanted.folder, options.server).await? {
+            PoolPlace::Served(pool) => {
+                Box::pin(import_served((&world, &console), &pool, (wanted, import))).await?
+            }
+            PoolPlace::Folder => {
+                let opened = open_all(&world, &[&wanted.folder], &console).await?;
+                let done = Box::pin(import_here((&world, &console), &opened[0], (wanted, import))).await;
+                let closed = close_all(opened).await;
+                let done = done?;
+                closed?;
+                done
+            }
+        };
+        if console.is_for_programs() {
+            console.json_of(&ImportedAnswer { path, done: "imported", answer: &answer })?;
+        }
+        console.say(&answer.text(path));
+        console.finish(ExitStatus::Pass)
+    })
+}
+
+/// As a job of the server that has the pool.
+async fn import_served(
+    (world, console): (&World, &Console),
+    pool: &OnlinePool,
+    (wanted, import): (&VolumePath, &WantedImport<'_>),
+) -> Result<VolumeImportAnswer, Refusal> {
+    let text = |path: &Option<PathBuf>| path.as_deref().map(|path| absolute(pool, path)).transpose();
+    let settings = import.remote.settings();
+    let body = ImportBody {
+        name: wanted.volume.clone(),
+        from: if is_uri(import.from) {
+            import.from.display().to_string()
+        } else {
+            absolute(pool, import.from)?
+        },
+        chap_name: settings.chap_name.clone(),
+        chap_secret_file: text(&settings.chap_secret_file)?,
+        chap_target_name: settings.chap_target_name.clone(),
+        chap_target_secret_file: text(&settings.chap_target_secret_file)?,
+        digests: settings.digests,
+        skip_bad: import.skip_bad,
+    };
+    let row: JobRow = pool.send(Method::POST, &pool.path("/imports"), Some(&body)).await?.parsed()?;
+    let (job, word) = (row.kind, pool.job_word(row.kind));
+    let cancel = format!(
+        "'spindle job cancel {word}{}' stops it: the volume stays, and needs its source",
+        pool.repeated()
+    );
+    let work = "the import".to_owned();
+    let wait = OnlineWait { world, pool, console, job, work, cancel: Some(cancel), again: None };
+    let id = row.request.map(|request| request.id).unwrap_or_default();
+    match wait.until_job_ends(&id).await?.answer {
+        Some(JobAnswer::Import(answer)) => Ok(answer),
+        _ => Err(Refusal::new(
+            "the server's answer cannot be read",
+            "use the same version of Spindle for both",
+        )),
+    }
+}
+
+/// A path as a server on this machine sees it.
+fn absolute(pool: &OnlinePool, path: &Path) -> Result<String, Refusal> {
+    if !pool.is_here() {
+        // It is one of the server's machine.
+        return Ok(path.display().to_string());
+    }
+    let found = host_files::canonical(path).map_err(|error| {
+        Refusal::new(
+            error.to_string(),
+            "name an iscsi:// or nbd:// URI, or a file or device that can be read",
+        )
+    })?;
+    Ok(found.display().to_string())
+}
+
+/// In a pool that this command has open.
+async fn import_here(
+    (world, console): (&World, &Console),
+    open: &OpenPool,
+    (wanted, import): (&VolumePath, &WantedImport<'_>),
+) -> Result<VolumeImportAnswer, Refusal> {
+    let source = VolumeSource::of(import.from, &import.remote.settings())?;
+    let named = open.pool.volumes().into_iter().find(|info| info.name == wanted.volume);
+    let known = named.as_ref().and_then(|info| info.importing.as_ref());
+    let known = known.and_then(|status| VolumeSource::decode(&status.source));
+    let volume = match (&named, known) {
+        (Some(info), Some(known)) if known.from == source.from => info.volume,
+        (Some(_), Some(known)) => {
+            let shown = wanted.folder.join(&wanted.volume);
+            let problem = format!("{} is being imported from {}", shown.display(), known.from.display());
+            return Err(Refusal::new(problem, "name that source to go on, or choose another name"));
+        }
+        // A name that is taken is refused there.
+        _ => {
+            let volume = VolumeId(random_uuid(world));
+            volume_import::begin(world, &open.pool, (&wanted.volume, volume), &source).await?;
+            volume
+        }
+    };
+    let job = Job::under_way(world);
+    let mut show = progress_of("import", world, console);
+    let run = volume_import::run(&open.pool, volume, import.skip_bad, &job);
+    let imported = shown(world, &job, &mut show, run).await;
+    imported.map_err(|error| open.refusal(&error, volume_import::remedy(&error)))
+}
