@@ -79,7 +79,9 @@ fn a_volume_is_used_while_it_is_imported_and_all_is_there_after_a_kill_of_the_se
     let shown = || done(&bench.run(&["pool", "show", MAIL]));
     until("the volume is there", || shown().contains("volume moved: 24.0 MiB"));
     let at = ["--server", &format!("unix:{}", bench.path("state/spindle.sock").display())];
-    done(&bench.run(&[&["export", "create", "moved", "mail/moved"], &at[..]].concat()));
+    // The server shows a new volume with its next view.
+    let export = || bench.run(&[&["export", "create", "moved", "mail/moved"], &at[..]].concat());
+    until("it is served", || export().code == Some(0));
     let uri = served.uri("/store").replace("/store", "/moved");
     real::run(0, Default::default(), async |world: World| {
         let mut client = QemuIo::begin(&bench, &world, "client", &uri);
