@@ -174,9 +174,8 @@ impl Volume {
         {
             return Ok(buffer);
         }
-        let mut block = if piece.is_whole() {
-            Buffer::zeroed(BLOCK_BYTES)
-        } else if canary::is(Canary::ImportPartialWriteOverZeroes) && self.is_importing() {
+        let is_blind = canary::is(Canary::ImportPartialWriteOverZeroes) && self.is_importing();
+        let mut block = if piece.is_whole() || is_blind {
             Buffer::zeroed(BLOCK_BYTES)
         } else {
             self.read_block(BlockIndex(piece.block)).await?

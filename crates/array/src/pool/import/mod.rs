@@ -65,7 +65,7 @@ pub struct ImportStatus {
     pub total_bytes: u64,
     /// Bytes that were compared with the source, once all are filled.
     pub compared_bytes: Option<u64>,
-    /// Bytes that the source could not read since the pool was opened, and that no host has written since.
+    /// Bytes that the source could not read since the pool was opened.
     pub bad_bytes: u64,
     /// The source is attached.
     pub is_attached: bool,
