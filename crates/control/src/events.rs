@@ -265,6 +265,20 @@ impl DaemonEventLog {
         kept.events.range(first..).take(most).map(|(_, kept)| Arc::clone(&kept.event)).collect()
     }
 
+    /// The last events before one number that are wanted, `most` at most, oldest first.
+    pub fn before(
+        &self,
+        before: u64,
+        most: usize,
+        is_wanted: impl Fn(&NumberedEvent) -> bool,
+    ) -> Vec<Arc<NumberedEvent>> {
+        let kept = self.kept();
+        let wanted = kept.events.range(..before).rev().filter(|(_, kept)| is_wanted(&kept.event));
+        let mut found: Vec<_> = wanted.take(most).map(|(_, kept)| Arc::clone(&kept.event)).collect();
+        found.reverse();
+        found
+    }
+
     /// The gravest of the events that were dropped for want of room between one number and another one that is kept.
     pub fn gap(&self, after: u64, to: u64) -> Option<Severity> {
         match after < to {
@@ -510,6 +524,13 @@ mod tests {
         assert_eq!(texts(0, 2), ["0", "1"]);
         assert_eq!(texts(first + 2, 9), ["3", "4"]);
         assert_eq!(texts(log.newest(), 9), Vec::<String>::new());
+        let before = |before, most| -> Vec<String> {
+            let wanted = |event: &NumberedEvent| event.report.text != "3";
+            log.before(before, most, wanted).iter().map(|event| event.report.text.clone()).collect()
+        };
+        assert_eq!(before(u64::MAX, 3), ["1", "2", "4"]);
+        assert_eq!(before(first + 2, 9), ["0", "1"]);
+        assert_eq!(before(first, 9), Vec::<String>::new());
         let later = DaemonEventLog::new(WallTime { seconds: 11, nanos: 0 });
         assert!(later.oldest() > log.newest(), "they grow over a restart");
     }

@@ -68,6 +68,7 @@ pub(super) async fn start(
         events: events.clone(),
         history: Box::new(FolderHistory::new(&state)),
         link,
+        pages: None,
     };
     WebThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("api")).await
 }

@@ -25,15 +25,15 @@ const WINDOW_SECONDS: i64 = 60;
 /// Sources that are remembered; then all are forgotten.
 const SOURCES_MAX: usize = 4096;
 
-/// The other end of a connection.
+/// The other end of a connection: an extension of each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ApiPeer {
+pub struct ApiPeer {
     /// Address without its port, `loopback`, or `socket`.
-    pub source: String,
+    pub(super) source: String,
     /// User of the process at the other end of the Unix socket.
-    pub user: Option<u32>,
+    pub(super) user: Option<u32>,
     /// Nobody else reads the connection.
-    pub is_encrypted: bool,
+    pub(super) is_encrypted: bool,
 }
 
 /// A caller who may call.

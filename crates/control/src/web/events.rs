@@ -31,6 +31,8 @@ const EVENTS_AT_ONCE: usize = 64;
 pub(super) struct EventFilter {
     /// Number of the last event that is known.
     after: Option<u64>,
+    /// Number of an event: the page has the last events before it, whatever `after` and `wait` say.
+    before: Option<u64>,
     /// Most events of the page.
     #[param(minimum = 1, maximum = 5000)]
     limit: Option<usize>,
@@ -125,6 +127,9 @@ pub(super) async fn list(
     if i64::try_from(after).is_err() {
         return Err(ApiProblem::bad_request(format!("{after} is no number of an event"), "leave it out"));
     }
+    if let Some(before) = filter.before {
+        return Ok(Json(page_before(&api, &caller, before, rows_max)).into_response());
+    }
     let wait = filter.wait.unwrap_or_default();
     if wait > WAIT_SECONDS_MAX {
         return Err(ApiProblem::bad_request(format!("wait is at most {WAIT_SECONDS_MAX}"), "ask again"));
@@ -162,6 +167,13 @@ fn page(api: &ApiState, caller: &Caller, after: u64, rows_max: usize) -> EventPa
     let events = seen.map(|event| EventRow::of(event)).collect();
     let has_gap = after > 0 && api.events.gap(after, next).is_some();
     EventPage { events, next, has_gap, newest: api.events.newest() }
+}
+
+fn page_before(api: &ApiState, caller: &Caller, before: u64, rows_max: usize) -> EventPage {
+    let found = api.events.before(before, rows_max, |event| may_see(caller, event));
+    let events: Vec<EventRow> = found.iter().map(|event| EventRow::of(event)).collect();
+    let next = events.last().map_or(0, |last| last.id);
+    EventPage { events, next, has_gap: false, newest: api.events.newest() }
 }
 
 /// A caller for some pools sees their events alone.

@@ -3,8 +3,8 @@
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
 //! `changing` (audit and keys around each change), `expected_tags` (versions of rows), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
 //! `snapshots`, `points`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sets` with `set_rows` and `set_results`, `sessions`, `power`,
-//! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, and [`client`] calls
-//! them.
+//! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, [`client`] calls them, and [`page_setting`]
+//! is for pages that call them in the process.
 //!
 //! Invariants:
 //!
@@ -53,6 +53,7 @@ mod local_world;
 mod metrics;
 mod notifiers;
 mod orders;
+pub mod page_setting;
 mod patient_stream;
 mod points;
 mod pools;
@@ -76,6 +77,7 @@ mod uses;
 mod volumes;
 
 pub use crate::journal::tokens::CallerRole;
+pub use caller::ApiPeer;
 pub use connections::CONNECTIONS_MAX;
 pub(crate) use dr_suspensions::standstill_words;
 pub use drives::{DeviceAccessBody, DriveGrowth, NewDriveBody};
@@ -102,6 +104,7 @@ use changing::KeysUnderWay;
 use connections::Entrance;
 use events::STREAMS_MAX;
 use local_world::LocalWorld;
+use page_setting::{PageSetting, PagesAdder};
 use report::Refusal;
 use serving::{export::listen_refusal, pool::room::RoomStatus};
 use std::{
@@ -132,6 +135,8 @@ pub struct WebSetting {
     pub history: Box<dyn HistoryFiles>,
     /// To other sites, if this one listens for them.
     pub link: Option<LinkHandle>,
+    /// Puts pages for people before the API's paths.
+    pub pages: Option<PagesAdder>,
 }
 
 /// Surroundings that all handlers share.
@@ -226,7 +231,7 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, tls, own_user, site, journal, events, history, link } = setting;
+    let WebSetting { network, addresses, tls, own_user, site, journal, events, history, link, pages } = setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {
@@ -262,6 +267,10 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
     let (keeping, own) = (Arc::clone(&api), world.clone());
     world.spawn("jobs", async move { keeping.jobs.run(&own, &keeping.site).await });
     let router = router::router(Arc::clone(&api));
+    let router = match pages {
+        Some(with_pages) => with_pages(PageSetting::new(router, &api.world)),
+        None => router,
+    };
     for listener in listeners {
         let listener: Rc<dyn world::Listener> = listener.into();
         let entrance = Entrance { api: Arc::clone(&api), router: router.clone(), tls: tls.clone() };

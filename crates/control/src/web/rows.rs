@@ -172,6 +172,13 @@ pub struct SitePlan {
     pub apply_under_way: Option<String>,
 }
 
+impl SitePlan {
+    /// The version of this plan: another one if an apply would change something else.
+    pub fn tag(&self) -> String {
+        row_tag(self)
+    }
+}
+
 impl PoolRow {
     pub(super) fn of(pool: &PoolHandle) -> Self {
         let (view, is_running) = (pool.last_view(), pool.view().is_some());

@@ -48,6 +48,8 @@ pub(super) struct VolumeFilter {
     pool: Option<String>,
     /// Name of the volume.
     name: Option<String>,
+    /// Part of `POOL/VOLUME`, in letters of either case.
+    search: Option<String>,
     /// `next` of the page before.
     after: Option<String>,
     /// Most rows of the page.
@@ -231,6 +233,7 @@ pub(super) async fn list(
     let limit = page_rows(filter.limit)?;
     let only = filter.pool.as_deref().map(|pool| pool_of(&api, &caller, pool)).transpose()?;
     let site = api.site.look();
+    let search = filter.search.as_ref().map(|search| search.trim().to_lowercase());
     let mut volumes = Vec::new();
     let wanted =
         |pool: &&PoolHandle| caller.sees(&pool.name) && only.as_ref().is_none_or(|only| only.id == pool.id);
@@ -238,6 +241,8 @@ pub(super) async fn list(
         let (view, id) = (pool.last_view(), pool.id.to_string());
         let rows =
             view.volumes.iter().filter(|volume| filter.name.as_ref().is_none_or(|name| volume.name == *name));
+        let rows =
+            rows.filter(|volume| search.as_ref().is_none_or(|search| has(&pool.name, &volume.name, search)));
         // Pools and volumes are in the order of their names.
         let rows = rows.filter(|volume| {
             filter
@@ -259,6 +264,11 @@ pub(super) async fn list(
     let next = last.map(|row| format!("{}/{}", row.pool, row.name));
     let is_incomplete = only.is_none() && has_stopped_pools(&site);
     Ok(Json(VolumePage { volumes, is_incomplete, next }))
+}
+
+/// True if the whole name of a volume has a part in small letters.
+fn has(pool: &str, volume: &str, search: &str) -> bool {
+    format!("{pool}/{volume}").to_lowercase().contains(search)
 }
 
 /// Name of the volume of a DR group whose readers a clone is kept for.

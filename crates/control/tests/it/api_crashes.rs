@@ -474,6 +474,7 @@ async fn life(
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
         link: None,
+        pages: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;

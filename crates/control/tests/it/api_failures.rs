@@ -59,6 +59,7 @@ fn a_pool_whose_drives_fail_answers_500_and_then_503_and_no_conflict() {
             events: DaemonEventLog::new(world.wall()),
             history: Box::new(control::history::MemoryHistory::default()),
             link: None,
+            pages: None,
         };
         let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.unwrap();
         let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();

@@ -215,6 +215,7 @@ impl DrSite {
             events: DaemonEventLog::new(world.wall()),
             history: Box::new(control::history::MemoryHistory::default()),
             link: Some(link.handle.clone()),
+            pages: None,
         };
         let _web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
         let plan = server.plan(&text, &[], PlanOccasion::Start).await.map_err(said)?;

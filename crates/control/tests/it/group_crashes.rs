@@ -353,6 +353,7 @@ async fn serve<F: Future<Output = Result<(), String>>>(
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
         link: None,
+        pages: None,
     };
     let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;

@@ -122,6 +122,7 @@ impl Machine {
             events: DaemonEventLog::new(world.wall()),
             history: Box::new(history),
             link: None,
+            pages: None,
         };
         let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.unwrap();
         let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();

@@ -88,6 +88,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
         link: None,
+        pages: None,
     };
     let web = WebThread::start(world, &*threads, setting, notices.of("api")).await.unwrap();
     let plan = server.plan(SITE, &[], PlanOccasion::Start).await.unwrap();
