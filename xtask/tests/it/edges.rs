@@ -4,9 +4,10 @@ use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rooms that exist or are to come.
-const ROOMS: [&str; 20] = [
+const ROOMS: [&str; 21] = [
     "array",
     "cli",
+    "console",
     "control",
     "iscsi",
     "maildb",
@@ -28,8 +29,9 @@ const ROOMS: [&str; 20] = [
 ];
 
 /// The rooms that each room may use; [`allowed`] knows those of the three at the top. A room that is not listed may use none.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("array", &["world"]),
+    ("console", &["control", "report", "world"]),
     ("iscsi", &["world"]),
     ("nbd", &["tls", "world"]),
     ("maildb", &["world"]),
@@ -54,7 +56,7 @@ fn allowed(room: &str) -> Vec<&'static str> {
         rooms.filter(|other| !except.contains(other)).collect()
     };
     match room {
-        "control" => all_but(&["cli", "simulator"]),
+        "control" => all_but(&["cli", "console", "simulator"]),
         "cli" => all_but(&["simulator"]),
         "simulator" => all_but(&[]),
         _ => ALLOWED.iter().find(|(name, _)| *name == room).map_or(Vec::new(), |(_, rooms)| rooms.to_vec()),
@@ -123,6 +125,8 @@ fn the_edge_check_finds_a_forbidden_edge() {
         ("runs", "serving"),
         ("serving", "workload"),
         ("control", "cli"),
+        ("control", "console"),
+        ("console", "serving"),
         ("cli", "simulator"),
         ("new", "world"),
     ] {

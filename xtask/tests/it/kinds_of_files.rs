@@ -3,7 +3,7 @@
 use crate::tree;
 
 /// Endings of files, with the beginnings of the paths where they may lie; none is everywhere.
-const KINDS: [(&str, &[&str]); 18] = [
+const KINDS: [(&str, &[&str]); 21] = [
     ("rs", &[]),
     ("md", &[]),
     ("toml", &[]),
@@ -20,8 +20,11 @@ const KINDS: [(&str, &[&str]); 18] = [
     ("catalogue", &["crates/protect/tests/it/keeping/"]),
     ("json", &["bench/runs/", "docs/monitoring/", "docs/openapi.json"]),
     ("yml", &["docs/monitoring/"]),
-    ("html", &["crates/report/"]),
-    ("css", &["crates/report/src/html/"]),
+    ("html", &["crates/report/", "crates/console/templates/"]),
+    ("css", &["crates/report/src/html/", "crates/console/assets/"]),
+    ("js", &["crates/console/assets/"]),
+    ("svg", &["crates/console/assets/"]),
+    ("py", &["crates/cli/tests/it/"]),
     ("txt", &["crates/cli/tests/it/", "crates/control/tests/it/"]),
     ("sh", &["xtask/guest/", ".cargo/", "hooks/", "packaging/judge/"]),
     ("service", &["packaging/systemd/"]),

@@ -68,7 +68,7 @@ pub(super) async fn start(
         events: events.clone(),
         history: Box::new(FolderHistory::new(&state)),
         link,
-        pages: None,
+        pages: Some(console::pages),
     };
     WebThread::start(world, &RealThreads { seed: 0, options }, setting, notices.of("api")).await
 }
@@ -106,7 +106,10 @@ pub(super) fn show((api, server): (&WebThread, &SiteServer), console: &Console) 
             Address::Unix(path) => {
                 console.say(&format!("API: curl --unix-socket {} http://spindle/v1/pools", path.display()));
             }
-            Address::Tcp { .. } => console.say(&format!("API: {scheme}://{address}/v1/openapi.json")),
+            Address::Tcp { .. } => {
+                console.say(&format!("API: {scheme}://{address}/v1/openapi.json"));
+                console.say(&format!("console, for browsers: {scheme}://{address}/"));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod api_tls;
 mod book;
 mod brought_forward;
 mod cleaning;
+mod console_pages;
 mod copy_verbs;
 mod cut_verbs;
 mod databases;
