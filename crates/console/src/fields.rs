@@ -1,14 +1,12 @@
 //! The fields of a form.
 
-use crate::visit::FormChange;
+use crate::{page::PageProblem, visit::FormChange};
 use axum::{
     extract::{Form, FromRequest, Request},
     http::StatusCode,
 };
 use control::web::ApiProblem;
 use report::Refusal;
-
-use crate::page::PageProblem;
 
 /// Units of sizes in forms, with their bytes.
 pub(crate) const SIZE_UNITS: [(&str, u64); 3] = [("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];

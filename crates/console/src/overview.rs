@@ -15,8 +15,11 @@ use control::web::{
     health_rows::{JobRow, JobState},
     rows::{PoolRow, PoolState},
 };
+use std::time::Duration;
 
 const EVENTS_SHOWN: usize = 8;
+/// A page is shown without the jobs of a pool that takes longer to say them.
+const JOBS_WITHIN: Duration = Duration::from_millis(100);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -24,10 +27,19 @@ struct OverviewPage<'a> {
     frame: &'a Frame,
     conditions: Vec<ConditionRow>,
     pools: Vec<PoolRow>,
-    jobs: Vec<PoolJob>,
+    jobs: PoolJobs,
     sessions: usize,
     /// Newest first.
     events: Vec<EventRow>,
+}
+
+/// Jobs of pools that say them at once.
+#[derive(Default)]
+pub(crate) struct PoolJobs {
+    /// By pool.
+    pub rows: Vec<PoolJob>,
+    /// Names of the others.
+    pub silent: Vec<String>,
 }
 
 /// A job with the name of its pool.
@@ -68,28 +80,29 @@ async fn page(visit: &Visit, problem: Option<ApiProblem>) -> PageResult {
         EventSeverity::Note => 2,
     });
     let pools: Vec<PoolRow> = visit.get("/v1/pools").await?;
-    let mut jobs = jobs_of(visit, &pools).await?;
-    jobs.retain(|job| job.job.state != JobState::Idle);
+    let mut jobs = jobs_of(visit, &pools).await;
+    jobs.rows.retain(|row| row.job.state != JobState::Idle);
     let sessions: Vec<SessionRow> = visit.get("/v1/sessions").await?;
     let events = newest_events(visit, u64::MAX, EVENTS_SHOWN).await?;
     let page = OverviewPage { frame: &frame, conditions, pools, jobs, sessions: sessions.len(), events };
     shown(&page, &frame)
 }
 
-/// Jobs of all pools that are open, by pool.
-pub(crate) async fn jobs_of(visit: &Visit, pools: &[PoolRow]) -> Result<Vec<PoolJob>, ApiProblem> {
-    let mut jobs = Vec::new();
+/// Jobs of all pools that are open. After a start a pool has to open them, and may be busy.
+pub(crate) async fn jobs_of(visit: &Visit, pools: &[PoolRow]) -> PoolJobs {
+    let mut jobs = PoolJobs::default();
     for pool in pools.iter().filter(|pool| pool.state == PoolState::Open) {
         let Some(id) = &pool.id else { continue };
-        // One that has stopped meanwhile has none.
-        let rows: Vec<JobRow> = visit.get(&format!("/v1/pools/{id}/jobs")).await.unwrap_or_default();
-        jobs.extend(rows.into_iter().map(|job| PoolJob {
-            pool: pool.name.clone(),
-            pool_id: id.clone(),
-            job,
-        }));
+        let rows = visit.get_within::<Vec<JobRow>>(JOBS_WITHIN, &format!("/v1/pools/{id}/jobs")).await;
+        match rows {
+            Some(Ok(rows)) => {
+                let row = |job| PoolJob { pool: pool.name.clone(), pool_id: id.clone(), job };
+                jobs.rows.extend(rows.into_iter().map(row));
+            }
+            Some(Err(_)) | None => jobs.silent.push(pool.name.clone()),
+        }
     }
-    Ok(jobs)
+    jobs
 }
 
 /// Says that the caller has taken a condition on.

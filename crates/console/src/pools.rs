@@ -2,7 +2,7 @@
 
 use crate::{
     fields::Fields,
-    overview::{PoolJob, jobs_of},
+    overview::{PoolJobs, jobs_of},
     page::{Frame, PageResult, see, shown},
     pool_map::pool_map,
     shown as show,
@@ -33,7 +33,7 @@ struct PoolPage<'a> {
     id: String,
     drives: Vec<DriveRow>,
     map: String,
-    jobs: Vec<PoolJob>,
+    jobs: PoolJobs,
     room: Option<Result<RoomCount, ApiProblem>>,
 }
 
@@ -71,7 +71,7 @@ async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>) -> PageResul
         PoolState::Open => visit.get(&format!("{path}/drives")).await?,
         PoolState::Stopped => Vec::new(),
     };
-    let jobs = jobs_of(visit, std::slice::from_ref(&pool)).await?;
+    let jobs = jobs_of(visit, std::slice::from_ref(&pool)).await;
     let room = match visit.asked("room") {
         Some(_) => Some(visit.get(&format!("{path}/room")).await),
         None => None,

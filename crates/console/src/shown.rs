@@ -2,10 +2,12 @@
 
 pub(crate) use crate::visit::escaped;
 
-use control::job_request::JobOutcome;
-use control::web::{
-    client::EventSeverity,
-    health_rows::{JobName, JobRequestRow, JobRow, JobState, JobUnit},
+use control::{
+    job_request::JobOutcome,
+    web::{
+        client::EventSeverity,
+        health_rows::{JobName, JobRequestRow, JobRow, JobState, JobUnit},
+    },
 };
 use report::{
     duration::{show_duration, show_estimate},
@@ -45,7 +47,7 @@ pub(crate) fn counted(count: impl Countable, noun: &str) -> String {
     format!("{} {plural}", report::prose::number(number, 0))
 }
 
-/// Counts of all sizes.
+/// Integers of any size, and references to them, as templates pass them.
 pub(crate) trait Countable {
     fn as_count(&self) -> f64;
 }
@@ -59,7 +61,6 @@ macro_rules! counts {
 }
 counts!(u8, u32, u64, usize);
 
-/// Templates pass references.
 impl<T: Countable> Countable for &T {
     fn as_count(&self) -> f64 {
         (*self).as_count()

@@ -6,6 +6,7 @@
 use crate::{
     fields::Fields,
     page::{Frame, PageResult, see, shown},
+    shown as show,
     visit::{FormChange, Visit},
 };
 use askama::Template;
@@ -16,11 +17,16 @@ use control::{
 };
 use report::Refusal;
 
+/// A longer text is a file of its own: pages are small.
+const TEXT_BYTES_MAX: usize = 200_000;
+
 #[derive(Template)]
 #[template(path = "site.html")]
 struct SitePage<'a> {
     frame: &'a Frame,
     text: String,
+    /// Size of the text of the served site, if that is too long for a page; else 0.
+    bytes: u64,
     /// Names of volumes to be destroyed, with spaces between them.
     destroy: String,
     /// The parts of the served site that its text lacks.
@@ -33,7 +39,11 @@ pub(crate) async fn show(visit: Visit) -> PageResult {
     let frame = Frame::new(&visit, "Site", "Site").await?;
     let left_out = answer.headers.get("spindle-left-out").and_then(|value| value.to_str().ok());
     let left_out = left_out.map(str::to_owned);
-    let page = SitePage { frame: &frame, text: answer.body, destroy: String::new(), left_out, plan: None };
+    let (text, bytes) = match answer.body.len() {
+        bytes if bytes > TEXT_BYTES_MAX => (String::new(), bytes as u64),
+        _ => (answer.body, 0),
+    };
+    let page = SitePage { frame: &frame, text, bytes, destroy: String::new(), left_out, plan: None };
     shown(&page, &frame)
 }
 
@@ -63,7 +73,7 @@ async fn page(visit: &Visit, body: SiteBody, end: Result<SitePlan, ApiProblem>) 
     };
     let frame = Frame::new(visit, "Site", "Site").await?.with_problem(problem);
     let destroy = body.destroy.join(" ");
-    shown(&SitePage { frame: &frame, text: body.text, destroy, left_out: None, plan }, &frame)
+    shown(&SitePage { frame: &frame, text: body.text, bytes: 0, destroy, left_out: None, plan }, &frame)
 }
 
 /// Applies a text whose plan is the one that the person has read.
@@ -79,7 +89,7 @@ pub(crate) async fn apply(visit: Visit, fields: Fields) -> PageResult {
         let frame = Frame::new(&visit, "Site", "Site").await?.with_problem(Some(problem));
         let destroy = body.destroy.join(" ");
         return shown(
-            &SitePage { frame: &frame, text: body.text, destroy, left_out: None, plan: Some(plan) },
+            &SitePage { frame: &frame, text: body.text, bytes: 0, destroy, left_out: None, plan: Some(plan) },
             &frame,
         );
     }

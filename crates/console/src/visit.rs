@@ -18,7 +18,7 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use report::{Refusal, settings};
 use serde::{Serialize, de::DeserializeOwned};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Headers of a browser by which the API knows its caller and the page that it comes from.
 const CALLERS_HEADERS: [HeaderName; 4] =
@@ -85,6 +85,15 @@ impl Visit {
     /// A key for a form.
     pub fn new_key(&self) -> String {
         self.setting.random_uuid().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Gets a resource that the page can do without; `None` if it does not come within a time.
+    pub async fn get_within<T: DeserializeOwned>(
+        &self,
+        time: Duration,
+        path: &str,
+    ) -> Option<Result<T, ApiProblem>> {
+        self.setting.within(time, self.get(path)).await
     }
 
     pub fn unix_s(&self) -> i64 {

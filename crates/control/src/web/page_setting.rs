@@ -2,6 +2,8 @@
 
 use super::local_world::LocalWorld;
 use axum::Router;
+use std::time::Duration;
+use world::with_deadline;
 
 /// Makes the router of pages, with the API's as its fallback.
 pub type PagesAdder = fn(PageSetting) -> Router;
@@ -22,6 +24,11 @@ impl PageSetting {
     /// Seconds since 1970, UTC.
     pub fn unix_s(&self) -> i64 {
         self.world.unix_s()
+    }
+
+    /// The result of work that ends within a time; `None` if it does not, and the work is dropped.
+    pub async fn within<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+        with_deadline(self.world.sleep(time), work).await
     }
 
     /// For keys of requests.
