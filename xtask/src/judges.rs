@@ -17,6 +17,8 @@
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
 //! | schemathesis | PyPI, in an environment of its own under the target folder, for full runs | the API |
+//! | Chromium, driven by Playwright | Debian `chromium`; PyPI, as above | the web console |
+//! | axe-core | npm, where that is there, under the target folder, for full runs | that everybody can use the web console |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
 //! | Linux's initiator and multipath in an emulated guest | Debian packages unpacked under the target folder, for full runs | our iSCSI target |
 //! | real databases, libesedb | PyPI, under the target folder | `verify`, which must find them clean and count as they do |
@@ -34,6 +36,10 @@ const DISSECT: &str = "dissect.esedb==3.18";
 /// Fixed, for the same reason.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
+/// Drives Debian's Chromium; fixed, too.
+const PLAYWRIGHT: &str = "playwright==1.65.2";
+const AXE: &str = "axe-core@4.14.1";
+
 /// A part of qemu-img that is not a program.
 const QEMU_ISCSI: &str = "qemu-block-extra";
 
@@ -43,6 +49,10 @@ pub(crate) struct Judges {
     pub dissect_python: Option<PathBuf>,
     /// The program of schemathesis.
     pub schemathesis: Option<PathBuf>,
+    /// A Python that can import `playwright`.
+    pub playwright_python: Option<PathBuf>,
+    /// The script of axe-core.
+    pub axe: Option<PathBuf>,
     /// A fio with an engine for iSCSI.
     pub iscsi_fio: Option<PathBuf>,
     /// A folder of real databases.
@@ -58,6 +68,8 @@ enum Missing {
     Package { program: &'static str, package: &'static str },
     Dissect,
     Schemathesis,
+    Playwright,
+    Axe,
     EseFiles,
     IscsiFio,
     Guest,
@@ -71,9 +83,10 @@ impl Judges {
 
     /// Not what comes from sources: where packages come from, there may be none.
     fn missing_package(&self) -> Option<&Missing> {
-        self.missing
-            .iter()
-            .find(|missing| !matches!(missing, Missing::IscsiFio | Missing::EseFiles | Missing::Guest))
+        let is_package = |missing: &&Missing| {
+            !matches!(missing, Missing::IscsiFio | Missing::EseFiles | Missing::Guest | Missing::Axe)
+        };
+        self.missing.iter().find(is_package)
     }
 }
 
@@ -147,9 +160,9 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("ceph-osd", "--version", "ceph-osd"),
         ("rbd", "--version", "ceph-common"),
     ];
-    let of_ceph = of_ceph.into_iter().filter(|_| full);
+    let of_full = of_ceph.into_iter().chain([("chromium", "--version", "chromium")]).filter(|_| full);
     let mut missing: Vec<Missing> = Vec::new();
-    for (program, version, package) in programs.into_iter().chain(of_ceph) {
+    for (program, version, package) in programs.into_iter().chain(of_full) {
         if !step::succeeds(Command::new(program).arg(version)) {
             missing.push(Missing::Package { program, package });
         }
@@ -164,6 +177,16 @@ fn look(folder: &Path, full: bool) -> Judges {
     let has_schemathesis = full && step::succeeds(Command::new(&schemathesis).arg("--version"));
     if full && !has_schemathesis {
         missing.push(Missing::Schemathesis);
+    }
+    let playwright = folder.join("playwright").join("bin").join("python");
+    let has_playwright = full && step::succeeds(Command::new(&playwright).args(["-c", "import playwright"]));
+    if full && !has_playwright {
+        missing.push(Missing::Playwright);
+    }
+    let axe = folder.join("axe").join("node_modules").join("axe-core").join("axe.min.js");
+    let axe = Some(axe).filter(|axe| full && axe.is_file());
+    if full && axe.is_none() {
+        missing.push(Missing::Axe);
     }
     let iscsi_fio = iscsi_fio::find(folder);
     if iscsi_fio.is_none() {
@@ -180,6 +203,8 @@ fn look(folder: &Path, full: bool) -> Judges {
     Judges {
         dissect_python: has_dissect.then_some(python),
         schemathesis: has_schemathesis.then_some(schemathesis),
+        playwright_python: has_playwright.then_some(playwright),
+        axe,
         iscsi_fio,
         ese_files,
         guest,
@@ -193,6 +218,8 @@ impl Missing {
             Self::Package { program, .. } => program,
             Self::Dissect => "dissect.esedb",
             Self::Schemathesis => "schemathesis",
+            Self::Playwright => "playwright",
+            Self::Axe => "axe-core",
             Self::EseFiles => "a set of real databases",
             Self::IscsiFio => "fio with libiscsi",
             Self::Guest => "a guest with Linux's initiator",
@@ -205,7 +232,10 @@ impl Missing {
                 format!("apt-get install {package}, or cargo xtask test --install")
             }
             Self::Dissect | Self::EseFiles | Self::IscsiFio => "cargo xtask test --install".to_owned(),
-            Self::Guest | Self::Schemathesis => "cargo xtask test --full --install".to_owned(),
+            Self::Guest | Self::Schemathesis | Self::Playwright => {
+                "cargo xtask test --full --install".to_owned()
+            }
+            Self::Axe => "npm, and cargo xtask test --full --install".to_owned(),
         }
     }
 }
@@ -217,6 +247,8 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
             Missing::Package { package, .. } => Some(*package),
             Missing::Dissect
             | Missing::Schemathesis
+            | Missing::Playwright
+            | Missing::Axe
             | Missing::EseFiles
             | Missing::IscsiFio
             | Missing::Guest => None,
@@ -224,7 +256,8 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         .collect();
     packages.dedup();
     let wants_dissect = missing.contains(&Missing::Dissect);
-    let wants_python = wants_dissect || missing.contains(&Missing::Schemathesis);
+    let wants_python =
+        wants_dissect || [Missing::Schemathesis, Missing::Playwright].iter().any(|one| missing.contains(one));
     if wants_python && python_with_venv().is_none() {
         packages.push("python3-venv");
     }
@@ -246,6 +279,14 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
     }
     if missing.contains(&Missing::Schemathesis) {
         python_environment(&folder.join("schemathesis"), SCHEMATHESIS)?;
+    }
+    if missing.contains(&Missing::Playwright) {
+        python_environment(&folder.join("playwright"), PLAYWRIGHT)?;
+    }
+    if missing.contains(&Missing::Axe) && step::succeeds(Command::new("npm").arg("--version")) {
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-fund", "--no-audit", "--ignore-scripts", AXE]);
+        step::run(&format!("npm install {AXE}"), npm.arg("--prefix").arg(folder.join("axe")))?;
     }
     if missing.contains(&Missing::Guest)
         && let Err(error) = guest::build(folder)

@@ -7,6 +7,7 @@
 //! | `SPINDLE_JUDGES` | `require`: every judge is there, a test must use it; `optional`: skip with a line `skipped: why` |
 //! | `SPINDLE_DISSECT_PYTHON` | the Python that can import `dissect.esedb`; unset if there is none |
 //! | `SPINDLE_SCHEMATHESIS` | the program of schemathesis; unset if there is none, or not under `--full` |
+//! | `SPINDLE_PLAYWRIGHT_PYTHON`, `SPINDLE_AXE` | a Python with playwright, and the script of axe-core; as above |
 //! | `SPINDLE_ESE_FILES` | a folder of real databases; unset if there is none |
 //! | `SPINDLE_ISCSI_FIO` | a fio with an engine for iSCSI; unset if there is none |
 //! | `SPINDLE_GUEST` | the folder of a guest with Linux's initiator; unset if there is none, or not under `--full` |
@@ -153,6 +154,8 @@ fn tell_of_judges(command: &mut Command, judges: &Judges, full: bool) {
         ("SPINDLE_FULL", full),
         ("SPINDLE_DISSECT_PYTHON", judges.dissect_python.as_deref()),
         ("SPINDLE_SCHEMATHESIS", judges.schemathesis.as_deref()),
+        ("SPINDLE_PLAYWRIGHT_PYTHON", judges.playwright_python.as_deref()),
+        ("SPINDLE_AXE", judges.axe.as_deref()),
         ("SPINDLE_ESE_FILES", judges.ese_files.as_deref()),
         ("SPINDLE_ISCSI_FIO", judges.iscsi_fio.as_deref()),
         ("SPINDLE_GUEST", judges.guest.as_deref()),

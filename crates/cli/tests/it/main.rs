@@ -37,6 +37,7 @@ mod judged_by_ceph;
 mod judged_by_linux;
 mod judged_by_qemu;
 mod judged_changes;
+mod judged_console;
 mod judged_exports;
 mod judged_power;
 mod judged_rollback;
