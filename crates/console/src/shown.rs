@@ -131,6 +131,7 @@ pub(crate) fn job_name(name: &JobName) -> &'static str {
         JobName::Copy => "copy",
         JobName::Refresh => "refresh",
         JobName::Move => "move",
+        JobName::Import => "import",
     }
 }
 

@@ -231,7 +231,8 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, tls, own_user, site, journal, events, history, link, pages } = setting;
+    let WebSetting { network, addresses, tls, own_user, site, journal, events, history, link, pages } =
+        setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {

@@ -6,8 +6,8 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions, set_results,
-    sets, site, snapshots, space, targets, tokens, transfers, uses, volumes,
+    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions,
+    set_results, sets, site, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
