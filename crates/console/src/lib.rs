@@ -18,9 +18,11 @@ mod assets;
 mod events;
 mod fields;
 mod jobs;
+mod line_chart;
 mod login;
 mod overview;
 mod page;
+mod performance;
 mod pool_map;
 mod pools;
 mod replication;
@@ -61,9 +63,11 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/conditions/{condition}/acknowledge", post(overview::acknowledge))
         .route("/pools", get(pools::list))
         .route("/pools/{pool}", get(pools::show))
+        .route("/pools/{pool}/performance", get(performance::of_pool))
         .route("/pools/{pool}/jobs/{job}", post(pools::change_job))
         .route("/volumes", get(volumes::list).post(volumes::create))
         .route("/volumes/{volume}", get(volume::show))
+        .route("/volumes/{volume}/performance", get(performance::of_volume))
         .route("/volumes/{volume}/change/{what}", post(volume_changes::change))
         .route("/volumes/{volume}/clones", post(volume_changes::clone))
         .route("/volumes/{volume}/delete", post(volume_changes::delete))

@@ -68,14 +68,6 @@ fn ticks(out: &mut String, (first, last): (i64, i64)) {
     for index in 0..=TICKS {
         let at = first + span * index as i64 / TICKS as i64;
         let x = MARGIN + (WIDTH - 2.0 * MARGIN) * index as f64 / TICKS as f64;
-        let text = shown::time(&report::calendar::utc_time(at));
-        // Days say enough of a month, hours of a day.
-        let words = match span {
-            span if span > 20 * 86_400 => text.get(..10),
-            span if span > 86_400 => text.get(5..16),
-            span if span > 600 => text.get(11..16),
-            _ => text.get(11..),
-        };
         let anchor = match index {
             0 => "start",
             TICKS => "end",
@@ -87,9 +79,21 @@ fn ticks(out: &mut String, (first, last): (i64, i64)) {
              <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
             AXIS_Y + 5.0,
             AXIS_Y + 18.0,
-            words.unwrap_or(&text)
+            tick_words(at, span)
         );
     }
+}
+
+/// A time below a line of so many seconds: days say enough of a month, hours of a day.
+pub(crate) fn tick_words(at: i64, span: i64) -> String {
+    let text = shown::time(&report::calendar::utc_time(at));
+    let words = match span {
+        span if span > 20 * 86_400 => text.get(..10),
+        span if span > 86_400 => text.get(5..16),
+        span if span > 600 => text.get(11..16),
+        _ => text.get(11..),
+    };
+    words.unwrap_or(&text).to_owned()
 }
 
 /// Seconds since 1970 of a time of the API, `2026-11-21T22:05:00Z`.

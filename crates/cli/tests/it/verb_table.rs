@@ -304,7 +304,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("", "prove", No("runs here")),
     ("", "plan", No("computes here")),
     ("", "advise", No("computes here")),
-    ("", "report", No("computes here")),
+    ("", "report", By(&["GET /history/series", "GET /history"])),
     ("", "compare", No("computes here")),
     ("", "verify", No("reads files here")),
     ("", "setup", By(&["POST /site/plan", "POST /site/apply", "POST /notifiers/{notifier}/test"])),
