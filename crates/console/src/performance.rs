@@ -1,4 +1,4 @@
-//! What hosts did on a volume or a pool over time.
+//! The I/O of hosts on a volume or a pool over time.
 
 use crate::{
     line_chart::{Line, line_chart},
@@ -19,12 +19,16 @@ use report::{calendar::utc_time, prose::number};
 use world::ByteCount;
 
 /// Periods: the name in the query, words, seconds.
-const SPANS: [(&str, &str, i64); 4] = [
+const SPANS: [(&str, &str, i64); 5] = [
+    ("minutes", "Last 5 minutes", 300),
     ("hour", "Last hour", 3_600),
     ("day", "Last day", 86_400),
     ("week", "Last 7 days", 7 * 86_400),
     ("month", "Last 31 days", 31 * 86_400),
 ];
+
+/// The period if none is asked for.
+const USUAL_SPAN: &str = "hour";
 
 #[derive(Template)]
 #[template(path = "performance.html")]
@@ -72,11 +76,11 @@ const FIGURES: [FigureKind; 4] = [
 ];
 
 fn rate_words(rate: f64) -> String {
-    format!("{}/s", number(rate, if rate < 10.0 { 1 } else { 0 }))
+    format!("{}/s", number(rate, if rate > 0.0 && rate < 10.0 { 1 } else { 0 }))
 }
 
 fn latency_words(seconds: f64) -> String {
-    format!("{} ms", number(seconds * 1e3, if seconds < 0.01 { 2 } else { 0 }))
+    format!("{} ms", number(seconds * 1e3, if seconds > 0.0 && seconds < 0.01 { 2 } else { 0 }))
 }
 
 impl PerformancePage<'_> {
@@ -108,9 +112,9 @@ async fn page(
     (of, of_name, place): (String, String, &'static str),
     series: &str,
 ) -> PageResult {
-    let asked = visit.asked("span").unwrap_or(SPANS[0].0);
+    let asked = visit.asked("span").unwrap_or(USUAL_SPAN);
     let (span, _, seconds) = SPANS.into_iter().find(|(name, ..)| *name == asked).unwrap_or(SPANS[0]);
-    let frame = Frame::new(visit, format!("Performance of {of_name}"), place).await?;
+    let frame = Frame::new(visit, format!("Performance: {of_name}"), place).await?;
     let to = visit.unix_s();
     let period = format!("from={}&to={}", utc_time(to - seconds), utc_time(to));
     let row = visit.get::<HistoryRow>(&format!("/v1/history?{series}&{period}")).await;

@@ -72,7 +72,7 @@ pub struct TransferRequest {
 /// Orders of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportOrder {
-    /// What the server of the source asks for.
+    /// Names and options that the server of the source asks for.
     pub access: RemoteSettings,
     /// It ends although blocks cannot be read, or have changed.
     pub keeps_findings: bool,

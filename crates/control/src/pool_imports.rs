@@ -12,7 +12,7 @@ use crate::{
 use array::{error::Error, format::VolumeId};
 use report::Refusal;
 use serving::{
-    pool::volume_import::{self, VolumeImportAnswer, VolumeSource},
+    pool::volume_import::{self, ImportOrigin, VolumeImportAnswer},
     uuid::parse_uuid,
 };
 use std::{cell::Cell, path::Path};
@@ -39,7 +39,7 @@ impl PoolTransfers {
         job: &world::Job,
     ) -> Result<VolumeImportAnswer, Refusal> {
         let order = request.import.clone().unwrap_or_default();
-        let source = VolumeSource::of(Path::new(&request.from), &order.access);
+        let source = ImportOrigin::of(Path::new(&request.from), &order.access);
         let volume = self.importing_volume(request, source.as_ref().ok())?;
         match self.pool.volumes().into_iter().find(|info| info.volume == volume) {
             Some(info) if info.importing.is_none() => return Ok(VolumeImportAnswer::ended(info.size_bytes)),
@@ -54,13 +54,13 @@ impl PoolTransfers {
     fn importing_volume(
         &self,
         request: &TransferRequest,
-        source: Option<&VolumeSource>,
+        source: Option<&ImportOrigin>,
     ) -> Result<VolumeId, Refusal> {
         let own = parse_uuid(&request.volume).map_err(|problem| Refusal::new(problem, ""))?;
         let all = self.pool.volumes();
         let named = all.iter().find(|info| info.name == request.name && info.volume != VolumeId(own));
         let Some(status) = named.and_then(|info| info.importing.as_ref()) else { return Ok(VolumeId(own)) };
-        let known = VolumeSource::decode(&status.source);
+        let known = ImportOrigin::decode(&status.source);
         match known {
             Some(known) if source.is_some_and(|source| source.from == known.from) => {
                 Ok(named.expect("it has the status").volume)

@@ -132,7 +132,7 @@ impl HostPath {
         }
     }
 
-    /// Who has each of some blocks.
+    /// The owner of each of some blocks.
     ///
     /// # Errors
     ///

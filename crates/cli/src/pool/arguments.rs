@@ -3,8 +3,8 @@
 pub use super::setting_arguments::{FailureSetsState, SparingArgument, WriteCacheState};
 
 use super::{
-    import_arguments::ImportArguments, setting_arguments::parse_copies, volume_limits::VolumeLimits,
-    volume_readmission::ReadmitArguments,
+    import_arguments::ImportArguments, setting_arguments::parse_copies, volume_import::VolumeImportArguments,
+    volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
 };
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
 use array::format::DomainName;
@@ -593,37 +593,7 @@ the clone is filled, and independent when that snapshot is deleted. --json print
         cancel: bool,
     },
     /// Make a volume of a device of another array, and use it while its blocks are copied
-    #[command(after_help = "Examples:
-  spindle volume import mail/store --from iscsi://old-array/iqn.2010-01.example:array/0
-  spindle volume import mail/store --from nbd://10.0.0.9/store
-  spindle volume import mail/store --from /dev/sdk
-  spindle volume import mail/store --from store.img --skip-bad
-
-Hosts log out of the old array, log in to this one, and go on working: what is not copied yet is read from the source, \
-and what they write goes to the volume. Nobody may write the source from then on. Each block that no host has written \
-is copied, then compared with the source; then the volume needs it no more. While it is imported, the volume has no \
-snapshots, clones or copies, keeps its size and is in no group. If the source is away, hosts wait for it where they read \
-what is not copied, and the import goes on when it is back. It goes on over restarts, and the same command goes on with \
-one that was interrupted. Blocks that the source cannot read keep it from its end, until they can be read, a host has \
-written them, or --skip-bad is said. While a server has the pool, it is the job import of the pool, one at a time, and \
-paths are those of the server's machine. --json prints {\"path\", \"done\", \"size_bytes\", \"copied_bytes\", \
-\"compared_bytes\", \"host_bytes\", \"bad_bytes\", \"bad\", \"changed_bytes\", \"changed\"}.")]
-    Import {
-        /// Pool and name of the new volume
-        #[arg(value_name = "POOL/VOLUME")]
-        volume: PathBuf,
-
-        /// URI of the source (iscsi://, nbd://), or path of a file or device
-        #[arg(long, value_name = "SOURCE")]
-        from: PathBuf,
-
-        /// End it although blocks cannot be read, which are zeroes then, or changed in the source, which stay as copied
-        #[arg(long)]
-        skip_bad: bool,
-
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Import(VolumeImportArguments),
     /// Move a volume to another pool, with its snapshots
     #[command(after_help = "Examples:
   spindle volume move mail/store fast/store

@@ -10,7 +10,7 @@ use super::{
     rollback::{self, VolumeGoal},
     volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
-    volume_import::{self, WantedImport},
+    volume_import::{self, VolumeImportArguments},
     volume_readmission::{ReadmitArguments, readmit_clients},
     volume_space,
 };
@@ -81,7 +81,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     | VolumeVerb::Fill { volume: path, .. }
     | VolumeVerb::Refresh { volume: path, .. }
     | VolumeVerb::Move { volume: path, .. }
-    | VolumeVerb::Import { volume: path, .. }
+    | VolumeVerb::Import(VolumeImportArguments { volume: path, .. })
     | VolumeVerb::Rollback { goal: path, .. }
     | VolumeVerb::Readmit(ReadmitArguments { volume: path, .. })
     | VolumeVerb::Set { volume: path, .. }
@@ -111,10 +111,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
         VolumeVerb::Refresh { source, .. } => {
             return copying::refresh(options, (path, &wanted), source);
         }
-        VolumeVerb::Import { from, remote, skip_bad, .. } => {
-            let import = WantedImport { from, remote, skip_bad: *skip_bad };
-            return volume_import::import(options, (path, &wanted), &import);
-        }
+        VolumeVerb::Import(import) => return volume_import::import(options, (path, &wanted), import),
         VolumeVerb::Move { source, .. } => return copying::relocate(options, source, (path, &wanted)),
         VolumeVerb::Rollback { to_volume, yes, force, .. } => {
             let goal = VolumeGoal { path, named: &wanted, to_volume: to_volume.as_deref() };
@@ -221,7 +218,7 @@ fn change_of(verb: &VolumeVerb, wanted: &VolumePath) -> VolumeChange {
         | VolumeVerb::Fill { .. }
         | VolumeVerb::Refresh { .. }
         | VolumeVerb::Move { .. }
-        | VolumeVerb::Import { .. }
+        | VolumeVerb::Import(_)
         | VolumeVerb::Rollback { .. }
         | VolumeVerb::Space { .. }
         | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),
@@ -251,7 +248,7 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
         (
             VolumeVerb::Create { .. }
             | VolumeVerb::Clone { .. }
-            | VolumeVerb::Import { .. }
+            | VolumeVerb::Import(_)
             | VolumeVerb::Move { .. },
             Some(_),
         ) => Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'")),

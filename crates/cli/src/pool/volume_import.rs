@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{console::Console, exit_status::ExitStatus, remote_arguments::RemoteArguments};
 use array::format::VolumeId;
+use clap::Args;
 use control::{
     job_request::JobAnswer,
     web::{
@@ -23,7 +24,7 @@ use serving::{
     pool::{
         copying::shown,
         folder::{OpenPool, VolumePath},
-        volume_import::{self, VolumeImportAnswer, VolumeSource},
+        volume_import::{self, ImportOrigin, VolumeImportAnswer},
     },
     remote::is_uri,
     uuid::random_uuid,
@@ -34,11 +35,38 @@ use world::{
     real::{self, RealOptions, host_files},
 };
 
-/// The source, and what is to be done with what it cannot read.
-pub struct WantedImport<'a> {
-    pub from: &'a Path,
-    pub remote: &'a RemoteArguments,
+/// Arguments of the verb.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  spindle volume import mail/store --from iscsi://old-array/iqn.2010-01.example:array/0
+  spindle volume import mail/store --from nbd://10.0.0.9/store
+  spindle volume import mail/store --from /dev/sdk
+  spindle volume import mail/store --from store.img --skip-bad
+
+Hosts log out of the old array, log in to this one, and go on working: what is not copied yet is read from the source, \
+and what they write goes to the volume. Nobody may write the source from then on. Each block that no host has written \
+is copied, then compared with the source; then the volume needs it no more. While it is imported, the volume has no \
+snapshots, clones or copies, keeps its size and is in no group. If the source is away, hosts wait for it where they read \
+what is not copied, and the import goes on when it is back. It goes on over restarts, and the same command goes on with \
+one that was interrupted. Blocks that the source cannot read keep it from its end, until they can be read, a host has \
+written them, or --skip-bad is said. While a server has the pool, it is the job import of the pool, one at a time, and \
+paths are those of the server's machine. --json prints {\"path\", \"done\", \"size_bytes\", \"copied_bytes\", \
+\"compared_bytes\", \"host_bytes\", \"bad_bytes\", \"bad\", \"changed_bytes\", \"changed\"}.")]
+pub struct VolumeImportArguments {
+    /// Pool and name of the new volume
+    #[arg(value_name = "POOL/VOLUME")]
+    pub volume: PathBuf,
+
+    /// URI of the source (iscsi://, nbd://), or path of a file or device
+    #[arg(long, value_name = "SOURCE")]
+    pub from: PathBuf,
+
+    /// End it although blocks cannot be read, which are zeroes then, or changed in the source, which stay as copied
+    #[arg(long)]
     pub skip_bad: bool,
+
+    #[command(flatten)]
+    pub remote: RemoteArguments,
 }
 
 /// The answer as JSON.
@@ -54,7 +82,7 @@ struct ImportedAnswer<'a> {
 pub fn import(
     options: VerbOptions<'_>,
     (path, wanted): (&Path, &VolumePath),
-    import: &WantedImport<'_>,
+    import: &VolumeImportArguments,
 ) -> Result<ExitStatus, Refusal> {
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(options.json, false);
@@ -83,16 +111,16 @@ pub fn import(
 async fn import_served(
     (world, console): (&World, &Console),
     pool: &OnlinePool,
-    (wanted, import): (&VolumePath, &WantedImport<'_>),
+    (wanted, import): (&VolumePath, &VolumeImportArguments),
 ) -> Result<VolumeImportAnswer, Refusal> {
     let text = |path: &Option<PathBuf>| path.as_deref().map(|path| absolute(pool, path)).transpose();
     let settings = import.remote.settings();
     let body = ImportBody {
         name: wanted.volume.clone(),
-        from: if is_uri(import.from) {
+        from: if is_uri(&import.from) {
             import.from.display().to_string()
         } else {
-            absolute(pool, import.from)?
+            absolute(pool, &import.from)?
         },
         chap_name: settings.chap_name.clone(),
         chap_secret_file: text(&settings.chap_secret_file)?,
@@ -138,12 +166,12 @@ fn absolute(pool: &OnlinePool, path: &Path) -> Result<String, Refusal> {
 async fn import_here(
     (world, console): (&World, &Console),
     open: &OpenPool,
-    (wanted, import): (&VolumePath, &WantedImport<'_>),
+    (wanted, import): (&VolumePath, &VolumeImportArguments),
 ) -> Result<VolumeImportAnswer, Refusal> {
-    let source = VolumeSource::of(import.from, &import.remote.settings())?;
+    let source = ImportOrigin::of(&import.from, &import.remote.settings())?;
     let named = open.pool.volumes().into_iter().find(|info| info.name == wanted.volume);
     let known = named.as_ref().and_then(|info| info.importing.as_ref());
-    let known = known.and_then(|status| VolumeSource::decode(&status.source));
+    let known = known.and_then(|status| ImportOrigin::decode(&status.source));
     let volume = match (&named, known) {
         (Some(info), Some(known)) if known.from == source.from => info.volume,
         (Some(_), Some(known)) => {

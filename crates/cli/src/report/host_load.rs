@@ -1,4 +1,4 @@
-//! What hosts did on some volumes over time, from a server's history.
+//! The I/O of hosts on some volumes over time, from a server's history.
 
 use control::{
     history::{DirectionSample, IoSample},

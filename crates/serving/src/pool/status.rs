@@ -23,7 +23,7 @@ use super::{
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
     sparing::SparingStatus,
-    volume_import::VolumeSource,
+    volume_import::ImportOrigin,
     withholding::WithholdingStatus,
 };
 use crate::export::readers_clone_of;
@@ -281,7 +281,7 @@ pub struct ImportingStatus {
 
 impl ImportingStatus {
     fn of(status: ImportStatus) -> Self {
-        let source = VolumeSource::decode(&status.source);
+        let source = ImportOrigin::decode(&status.source);
         let from = source
             .map_or("a source of a newer program".to_owned(), |source| source.from.display().to_string());
         let ImportStatus { filled_bytes, total_bytes, compared_bytes, bad_bytes, problem, .. } = status;

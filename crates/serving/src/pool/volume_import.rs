@@ -29,7 +29,7 @@ use world::{
     real::{AccessMode, FileDevice, host_files},
 };
 
-/// What a server does not answer in that time is asked for again over a new connection, or given up.
+/// A request that a server does not answer in that time is asked for again over a new connection, or given up.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A reader waits for a source that is away for so long.
 const AWAY_MAX: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The source of an import, as a pool keeps it. It names no secret, but files that have some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeSource {
+pub struct ImportOrigin {
     /// A URI, or the absolute path of a file or a device.
     pub from: PathBuf,
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -49,7 +49,7 @@ fn is_usual(access: &RemoteSettings) -> bool {
     *access == RemoteSettings::default()
 }
 
-impl VolumeSource {
+impl ImportOrigin {
     /// The source at a URI or a path.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl VolumeSource {
 /// A source that is connected to when it is read, and again after it was away.
 struct PatientSource {
     world: World,
-    source: VolumeSource,
+    source: ImportOrigin,
     geometry: Geometry,
     device: Rc<Mutex<Option<Rc<dyn BlockDevice>>>>,
 }
@@ -105,7 +105,7 @@ struct PatientSource {
 impl PatientSource {
     fn new(
         world: &World,
-        source: VolumeSource,
+        source: ImportOrigin,
         size_bytes: u64,
         device: Option<Rc<dyn BlockDevice>>,
     ) -> Self {
@@ -116,7 +116,7 @@ impl PatientSource {
 
 /// The device, connected to if it is not.
 async fn connected(
-    (world, source): (&World, &VolumeSource),
+    (world, source): (&World, &ImportOrigin),
     geometry: Geometry,
     device: &Mutex<Option<Rc<dyn BlockDevice>>>,
 ) -> IoResult<Rc<dyn BlockDevice>> {
@@ -205,7 +205,7 @@ pub(super) fn attach_all(world: &World, pool: &Pool) -> Vec<String> {
     let importing =
         pool.volumes().into_iter().filter_map(|info| Some((info.volume, info.name, info.importing?)));
     let attach = |(volume, name, status): (VolumeId, String, array::pool::ImportStatus)| {
-        let Some(source) = VolumeSource::decode(&status.source) else {
+        let Some(source) = ImportOrigin::decode(&status.source) else {
             return Some(format!(
                 "volume {name} is being imported by a newer program, and is not served by this one"
             ));
@@ -226,7 +226,7 @@ pub async fn begin(
     world: &World,
     pool: &Pool,
     (name, volume): (&str, VolumeId),
-    source: &VolumeSource,
+    source: &ImportOrigin,
 ) -> Result<(), Refusal> {
     let from = source.from.display();
     let device = source.connect(world).await.map_err(|error| {

@@ -17,7 +17,7 @@ pub struct ImportedVolume {
     pub compared_bytes: u64,
     /// Bytes that hosts have written or discarded; they are not compared.
     pub host_bytes: u64,
-    /// What was left as it is, by order.
+    /// Places that were left as they are, by order.
     pub findings: ImportFindings,
 }
 

@@ -73,7 +73,7 @@ pub struct ImportStatus {
     pub problem: Option<String>,
 }
 
-/// What is known of an import under way, until the pool is closed.
+/// Progress and findings of an import under way, until the pool is closed.
 #[derive(Debug, Default)]
 pub(super) struct ImportState {
     problem: Option<String>,

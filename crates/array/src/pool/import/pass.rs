@@ -23,7 +23,7 @@ const PERMIT_HELD_MAX: Duration = Duration::from_millis(500);
 /// A source that cannot read more blocks than these is not damaged in places, but out of order.
 const BAD_BLOCKS_MAX: usize = 16_384;
 
-/// What a source has of some blocks.
+/// Blocks as a source has them.
 pub(super) struct SourceContent {
     pub data: BlockData,
     /// Blocks that it cannot read.

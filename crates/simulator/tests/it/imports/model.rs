@@ -1,4 +1,4 @@
-//! What each sector of the volume may hold: the last acknowledged tag, and those of commands whose end is not known.
+//! Contents that each sector of the volume may have: the last acknowledged tag, and those of commands whose end is not known.
 
 use std::ops::Range;
 

@@ -69,7 +69,7 @@ pub struct Report {
     pub had_bad_blocks: bool,
 }
 
-/// What outlives a process.
+/// Things that outlive a process.
 struct Room {
     scenario: Scenario,
     seed: u64,
