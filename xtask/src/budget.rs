@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// Seconds a room's tests may take.
 const BUDGETS_S: [(&str, u64); 21] = [
     ("array", 80),
-    ("cli", 215),
+    ("cli", 210),
     ("console", 5),
     ("control", 45),
     ("iscsi", 5),

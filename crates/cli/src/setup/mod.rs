@@ -100,7 +100,7 @@ pub fn setup(arguments: &SetupArguments) -> Result<ExitStatus, Refusal> {
             status = ExitStatus::Fail;
         }
     }
-    show_next(&site, &files, &outcome, &console);
+    show_next(arguments, (&site, &files), &outcome, &console);
     outcome.show(&console, status)
 }
 
@@ -237,7 +237,12 @@ fn test_mail(state: &Path, console: &Console) -> Result<bool, Refusal> {
 }
 
 /// Prints what to do next, here and on the host. It has the secret.
-fn show_next(site: &SetupSite, files: &SetupFiles, outcome: &SetupOutcome, console: &Console) {
+fn show_next(
+    arguments: &SetupArguments,
+    (site, files): (&SetupSite, &SetupFiles),
+    outcome: &SetupOutcome,
+    console: &Console,
+) {
     let secret = files.secret.display();
     console.say(&format!(
         "written: {}, and the CHAP secret of {} in {secret}",
@@ -250,7 +255,7 @@ fn show_next(site: &SetupSite, files: &SetupFiles, outcome: &SetupOutcome, conso
         console.say("\nstart the server, which makes the pools:");
         outcome.start_commands.iter().for_each(|command| console.say(&format!("  {command}")));
         if site.mail.is_some() {
-            console.say("then try the mail:\n  spindle event test");
+            console.say(&format!("then try the mail:\n  spindle event test{}", state_option(arguments)));
         }
         if files.is_of_package {
             console.say(

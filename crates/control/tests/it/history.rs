@@ -225,7 +225,7 @@ fn a_steady_load_is_steady_at_each_step_and_its_days_outlive_the_server() {
     on_machine(3, async |machine| {
         machine
             .life(async |life| {
-                life.work(Duration::from_mins(16)).await;
+                life.work(Duration::from_mins(12)).await;
                 let store = life.store().await;
                 let names: Vec<_> =
                     life.series().await.series.into_iter().map(|row| (row.pool, row.volume)).collect();
@@ -234,12 +234,12 @@ fn a_steady_load_is_steady_at_each_step_and_its_days_outlive_the_server() {
                     let seconds = life.row(series, "").await;
                     assert_eq!(seconds.step_seconds, 1);
                     let seconds: Vec<IoSample> = seconds.samples().into_iter().flatten().collect();
-                    assert!((950..=970).contains(&seconds.len()), "{} seconds", seconds.len());
+                    assert!((710..=730).contains(&seconds.len()), "{} seconds", seconds.len());
                     let other =
                         seconds[5..seconds.len() - 2].iter().find(|sample| !is_the_hosts(sample, 0.11));
                     assert_eq!(other, None, "the load is the same each second");
                     let minutes = life.samples(series, "&step_seconds=60").await;
-                    assert!((15..=16).contains(&minutes.len()), "{} minutes", minutes.len());
+                    assert!((11..=12).contains(&minutes.len()), "{} minutes", minutes.len());
                     assert_eq!(minutes[1..].iter().find(|sample| !is_the_hosts(sample, 0.02)), None);
                     let fives = life.samples(series, "&step_seconds=300").await;
                     assert!(fives.len() >= 2, "{fives:?}");
@@ -257,10 +257,11 @@ fn a_steady_load_is_steady_at_each_step_and_its_days_outlive_the_server() {
                 let row = life.row(&store, &format!("&from={}", utc_time(life.now_s() - 3000))).await;
                 assert_eq!(row.step_seconds, 300, "the seconds went with the server before");
                 let is_known: Vec<bool> = row.samples().iter().map(Option::is_some).collect();
-                assert!(is_known[..2].contains(&true) && is_known.contains(&false), "{is_known:?}");
+                let first = is_known.iter().position(|is_known| *is_known).expect("the life before");
+                assert!(is_known[first..].contains(&false), "{is_known:?}");
                 let busy =
                     row.samples().into_iter().flatten().filter(|sample| is_the_hosts(sample, 0.07)).count();
-                assert!(busy >= 3, "{row:?}");
+                assert!(busy >= 2, "{row:?}");
                 let idle = life
                     .samples(&HistorySeriesRow { volume_id: Some(store.pool_id.clone()), ..store }, "")
                     .await;

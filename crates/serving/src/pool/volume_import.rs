@@ -338,7 +338,7 @@ pub async fn run(
 pub fn remedy(error: &Error) -> &'static str {
     match error {
         Error::ImportIncomplete(_) => {
-            "repair the source, or write these places from a host, and import again; or say --skip-bad: what cannot be read \
+            "repair the source, or write these places from a host, and import again; or say ⟨skip-bad⟩: what cannot be read \
              is zeroes then, and what changed stays as it was copied"
         }
         _ => "the same command goes on; until it has ended, the volume needs its source",
