@@ -16,9 +16,9 @@
 //! simulated world runs it too.
 //!
 //! Reading order: [`order`], [`view`], [`session_view`], [`notice`], [`events`], [`pool_thread`], [`folder_pool`], [`folder_drives`],
-//! [`pool_changes`], [`pool_jobs`], [`pool_peers`], `pool_transfers`, [`portal`], [`daemon`], [`heartbeats`]; beside them [`several_pools`], snapshots
+//! [`pool_changes`], `pool_jobs`, [`pool_peers`], `pool_transfers`, [`pool_imports`], [`portal`], [`daemon`], [`heartbeats`]; beside them [`several_pools`], snapshots
 //! and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart;
-//! [`space_counter`]; [`metrics`], what
+//! [`space_counter`]; [`history`], performance over time; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
 //! [`schedules`], its snapshots, [`sets`], its backups, [`dr`], its copies at other sites, and [`web`], the API.
 //!
