@@ -2,6 +2,7 @@
 
 use crate::{pool_map::in_html, shown};
 use control::web::rows::SnapshotRow;
+use report::calendar::parse_time;
 use std::{collections::BTreeMap, fmt::Write};
 
 const WIDTH: f64 = 1000.0;
@@ -14,7 +15,7 @@ const TICKS: usize = 6;
 /// A picture of the snapshots from the oldest to now, for those who see it; empty without snapshots.
 pub(crate) fn timeline(snapshots: &[SnapshotRow], now_unix_s: i64) -> String {
     let timed: Vec<(i64, &SnapshotRow)> =
-        snapshots.iter().filter_map(|row| Some((unix_seconds(&row.taken_at)?, row))).collect();
+        snapshots.iter().filter_map(|row| Some((parse_time(&row.taken_at)?, row))).collect();
     let Some(first) = timed.iter().map(|(at, _)| *at).min() else { return String::new() };
     let last = timed.iter().map(|(at, _)| *at).max().unwrap_or(first).max(now_unix_s).max(first + 1);
     let place = |at: i64| MARGIN + (at - first) as f64 / (last - first) as f64 * (WIDTH - 2.0 * MARGIN);
@@ -32,7 +33,7 @@ pub(crate) fn timeline(snapshots: &[SnapshotRow], now_unix_s: i64) -> String {
     );
     ticks(&mut out, (first, last));
     for rows in marks.values() {
-        let x = unix_seconds(&rows[0].taken_at).map_or(MARGIN, place);
+        let x = parse_time(&rows[0].taken_at).map_or(MARGIN, place);
         let height = 12.0 + 26.0 * rows.len() as f64 / most;
         let (oldest, newest) = (rows[0], rows[rows.len() - 1]);
         let title = match rows.len() {
@@ -96,17 +97,6 @@ pub(crate) fn tick_words(at: i64, span: i64) -> String {
     words.unwrap_or(&text).to_owned()
 }
 
-/// Seconds since 1970 of a time of the API, `2026-11-21T22:05:00Z`.
-pub(crate) fn unix_seconds(time: &str) -> Option<i64> {
-    let number = |range: std::ops::Range<usize>| time.get(range)?.parse::<i64>().ok();
-    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
-    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    // Days of the civil calendar, with years that begin in March.
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    Some((days - 719_468) * 86_400 + hour * 3_600 + minute * 60 + second)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,9 +119,9 @@ mod tests {
     #[test]
     fn times_are_read_as_they_are_written() {
         for unix_s in [0, 951_782_400, 951_868_800, 1_794_000_000, 1_796_083_199, 4_107_542_400] {
-            assert_eq!(unix_seconds(&utc_time(unix_s)), Some(unix_s), "{}", utc_time(unix_s));
+            assert_eq!(parse_time(&utc_time(unix_s)), Some(unix_s), "{}", utc_time(unix_s));
         }
-        assert_eq!(unix_seconds("yesterday"), None);
+        assert_eq!(parse_time("yesterday"), None);
     }
 
     #[test]

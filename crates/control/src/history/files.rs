@@ -108,7 +108,7 @@ impl HistoryFiles for FolderHistory {
                 .strip_suffix(END)
                 .and_then(parse_time)
                 .map(|second| second.div_euclid(super::DAY_SECONDS));
-            // What else lies there is somebody else's.
+            // Other files are somebody else's.
             if let Some(day) = day.filter(|day| name == format!("{}{END}", date_of(*day))) {
                 days.push((day, host_files::metadata(&self.folder.join(&name))?.size));
             }

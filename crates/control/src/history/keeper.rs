@@ -269,7 +269,7 @@ impl HistoryKeeper {
             },
             Err(error) if error.kind() == IoErrorKind::NotFound => HistoryDay::new(day),
             Err(error) => {
-                // What is there must not be replaced.
+                // The file must not be replaced.
                 self.foreign_day = Some(day);
                 self.notices.warn(format!("performance of {} is not written: {error}", date_of(day)));
                 HistoryDay::new(day)

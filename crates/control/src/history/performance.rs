@@ -37,6 +37,33 @@ pub(super) struct KeptSamples {
     pub cached: VecDeque<(i64, Arc<HistoryDay>)>,
 }
 
+/// Reads slots of five minutes one after the other, and each day once.
+struct SlotReader<'a> {
+    history: &'a PerformanceHistory,
+    /// The day of the last slot, if anything of it was recorded.
+    day: Option<(i64, Option<Arc<HistoryDay>>)>,
+    /// Days that could not be read.
+    problems: Vec<String>,
+}
+
+impl<'a> SlotReader<'a> {
+    fn new(history: &'a PerformanceHistory) -> Self {
+        Self { history, day: None, problems: Vec::new() }
+    }
+
+    /// The day of a slot, and the slot's number in it; `None` if there is nothing of that day.
+    fn at(&mut self, slot: i64) -> Option<(&HistoryDay, usize)> {
+        let (number, in_day) = HistoryDay::place_of(slot * SLOT_SECONDS);
+        if self.day.as_ref().is_none_or(|(known, _)| *known != number) {
+            let read = self.history.day(number);
+            self.problems.extend(read.as_ref().err().cloned());
+            self.day = Some((number, read.ok().flatten()));
+        }
+        let (_, day) = self.day.as_ref()?;
+        Some((day.as_deref()?, in_day))
+    }
+}
+
 impl PerformanceHistory {
     pub fn new(files: Box<dyn HistoryFiles>) -> Self {
         let samples = KeptSamples {
@@ -89,17 +116,11 @@ impl PerformanceHistory {
                 slots.map(|slot| recent.sample(key, slot)).collect()
             }
             HistoryStep::FiveMinutes => {
-                let mut day: Option<(i64, Option<Arc<HistoryDay>>)> = None;
-                let mut of_slot = |slot: i64| {
-                    let (number, in_day) = HistoryDay::place_of(slot * SLOT_SECONDS);
-                    if day.as_ref().is_none_or(|(known, _)| *known != number) {
-                        let read = self.day(number);
-                        problems.extend(read.as_ref().err().cloned());
-                        day = Some((number, read.ok().flatten()));
-                    }
-                    day.as_ref()?.1.as_ref()?.sample(key, in_day)
-                };
-                slots.map(&mut of_slot).collect()
+                let mut days = SlotReader::new(self);
+                let of_slot = |slot| days.at(slot).and_then(|(day, in_day)| day.sample(key, in_day));
+                let samples = slots.map(of_slot).collect();
+                problems = days.problems;
+                samples
             }
         };
         Ok((HistoryAnswer { step, first_unix_s, samples }, problems))
@@ -172,15 +193,8 @@ impl PerformanceHistory {
     /// Begin of the first slot of five minutes that was recorded in a period.
     fn first_recorded(&self, period: &HistoryPeriod) -> Option<i64> {
         let mut slots = period.slots(SLOT_SECONDS);
-        let mut day: Option<(i64, Option<Arc<HistoryDay>>)> = None;
-        let found = slots.find(|slot| {
-            let (number, in_day) = HistoryDay::place_of(slot * SLOT_SECONDS);
-            if day.as_ref().is_none_or(|(known, _)| *known != number) {
-                day = Some((number, self.day(number).ok().flatten()));
-            }
-            let of_day = day.as_ref().and_then(|(_, day)| day.as_ref());
-            of_day.is_some_and(|day| day.recorded[in_day])
-        });
+        let mut days = SlotReader::new(self);
+        let found = slots.find(|slot| days.at(*slot).is_some_and(|(day, in_day)| day.recorded[in_day]));
         found.map(|slot| slot * SLOT_SECONDS)
     }
 
