@@ -44,7 +44,7 @@ async fn extents(
         // The data is not read, so its segments may be reused meanwhile; nodes of the trees may not.
         let _reading = host.shared.begin_reading();
         if as_of.is_none() && host.shared.state.borrow().catalogue.is_importing(branch) {
-            // What the source has there is not known.
+            // Its contents in the source are not known.
             let own = host.map.own_versions_of(branch, first, count).await;
             let own = own.map_err(|error| io_error("look for holes", &error))?;
             own.iter().for_each(|own| list.push(ImportedBlock::of(branch, *own).is_hole()));

@@ -18,7 +18,7 @@ impl Volume {
         check_range("read", at, length as u64, self.size_bytes())?;
         let clock = self.host.stages.begin();
         self.wait_for_rate(length).await;
-        // What is read elsewhere says nothing of the pool's own pace.
+        // Reads elsewhere say nothing of the pool's own pace.
         let is_timed = !self.is_importing();
         let _timed = is_timed.then(|| self.host.throttle.begin(HostCommand::Read, length));
         // The volume may have been deleted or shrunk while the command waited. From here on no segment that
