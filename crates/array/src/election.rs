@@ -9,12 +9,13 @@ use crate::{
     format::{
         DriveId, FeatureAccess, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
         features::{
-            COMPATIBLE_SETS, COMPATIBLE_SPARING_DOUBLE, COMPATIBLE_SPARING_SINGLE, INCOMPATIBLE_BRANCHES,
-            INCOMPATIBLE_CUTS, INCOMPATIBLE_DOMAINS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
-            INCOMPATIBLE_IMPORTS, INCOMPATIBLE_JOINING, INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES,
-            INCOMPATIBLE_PIVOTS, INCOMPATIBLE_REPLICAS, INCOMPATIBLE_REPLICATION, INCOMPATIBLE_SCRUB,
-            INCOMPATIBLE_SETS, INCOMPATIBLE_SHARED_GROUPS, INCOMPATIBLE_SITE, INCOMPATIBLE_SPARE_FIRST,
-            INCOMPATIBLE_SPARE_SECOND, INCOMPATIBLE_WITHHOLDING, READ_ONLY_BRANCH_STAMPS,
+            COMPATIBLE_LEVEL, COMPATIBLE_SETS, COMPATIBLE_SPARING_DOUBLE, COMPATIBLE_SPARING_SINGLE,
+            INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_DOMAINS, INCOMPATIBLE_FILLING,
+            INCOMPATIBLE_GROUPS, INCOMPATIBLE_IMPORTS, INCOMPATIBLE_JOINING, INCOMPATIBLE_LEAVING,
+            INCOMPATIBLE_NOTES, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_REPLICAS, INCOMPATIBLE_REPLICATION,
+            INCOMPATIBLE_SCRUB, INCOMPATIBLE_SETS, INCOMPATIBLE_SHARED_GROUPS, INCOMPATIBLE_SITE,
+            INCOMPATIBLE_SPARE_FIRST, INCOMPATIBLE_SPARE_SECOND, INCOMPATIBLE_WITHHOLDING,
+            READ_ONLY_BRANCH_STAMPS,
         },
     },
     simulation::sometimes::{self, Sometimes},
@@ -23,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The pool features this program can read and write.
 pub const KNOWN: Features = Features {
-    compatible: COMPATIBLE_SPARING_SINGLE | COMPATIBLE_SPARING_DOUBLE | COMPATIBLE_SETS,
+    compatible: COMPATIBLE_SPARING_SINGLE | COMPATIBLE_SPARING_DOUBLE | COMPATIBLE_SETS | COMPATIBLE_LEVEL,
     read_only: READ_ONLY_BRANCH_STAMPS,
     incompatible: INCOMPATIBLE_BRANCHES
         | INCOMPATIBLE_SCRUB
@@ -121,7 +122,7 @@ pub fn elect(seen: &[DriveSuperblock], forced: bool) -> Result<Election, OpenRef
 /// [`OpenRefusal::OldHistory`].
 pub fn check_layout(superblock: &Superblock) -> Result<(), OpenRefusal> {
     let has_pivots = superblock.features.incompatible & INCOMPATIBLE_PIVOTS != 0;
-    // Creation sets no bit: the first checkpoint with history does.
+    // Older programs created pools without it: the first checkpoint with history sets it.
     if has_pivots || superblock.checkpoint.roots.history.is_none() {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use crate::{
     drive::WriteFailures,
     election::OpenRefusal,
     format::{
-        BlockIndex, BranchNumber, DecodeError, DriveId, GroupId, MemberIndex, PoolId, Position,
+        BlockIndex, BranchNumber, DecodeError, DriveId, FormatLevel, GroupId, MemberIndex, PoolId, Position,
         SegmentNumber, SlotAddress, Stamp, VolumeNumber,
     },
     pool::{ImportFindings, UnsettledId},
@@ -451,6 +451,12 @@ pub enum Error {
     /// The pool uses something this program cannot read.
     #[error("{0} cannot be read by this program; a newer one can")]
     NotYet(&'static str),
+    /// The pool was not upgraded since a program came that can do this.
+    #[error(
+        "the pool has format level {level}, and this needs level {needed}: 'spindle pool upgrade' raises it, and programs \
+         from before that level may then not open the pool any more"
+    )]
+    FormatTooOld { level: FormatLevel, needed: FormatLevel },
     /// A write came with a stamp that is not above those of its branch.
     #[error("stamp {stamp} is not above {last}, the highest that branch {branch} may have")]
     StampTaken {

@@ -17,7 +17,7 @@ use crate::{
     error::Result,
     format::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
-        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB, READ_ONLY_BRANCH_STAMPS},
+        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
         row::{SegmentRow, SegmentState},
     },
     log::LogWriter,
@@ -370,12 +370,14 @@ impl Checkpoints {
             roots,
             catalogue_segments,
         };
+        let has_history = checkpoint.roots.history.is_some();
         let has_scrub = self.shared.state.borrow().catalogue.scrub().is_some();
         self.shared
             .publish(|superblock| {
                 superblock.checkpoint = checkpoint;
-                superblock.features.incompatible |= INCOMPATIBLE_PIVOTS;
-                superblock.features.read_only |= READ_ONLY_BRANCH_STAMPS;
+                if has_history {
+                    superblock.features.incompatible |= INCOMPATIBLE_PIVOTS;
+                }
                 if has_scrub {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
                 }

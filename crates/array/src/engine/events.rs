@@ -11,7 +11,7 @@ use super::{Alarm, PoolSpace, Shared};
 use crate::{
     election::{DriveSuperblock, Election},
     error::Error,
-    format::{DriveId, Member, MemberIndex, MemberState, Sparing},
+    format::{DriveId, FormatLevel, Member, MemberIndex, MemberState, Sparing},
 };
 use std::{
     cell::RefCell,
@@ -66,6 +66,8 @@ pub enum EventKind {
     DriveKept { drive: DriveName },
     /// A lost drive, on which nothing lies that the pool needs, is no member any more.
     DriveForgotten { drive: DriveName },
+    /// The pool was upgraded to a newer format level.
+    FormatRaised { from: FormatLevel, to: FormatLevel },
     /// Room for lost drives is kept, was spent by a loss, or is given up.
     SparingChange { sparing: Sparing },
     /// Copies of segments lie in one failure domain, for lack of room in others or because drives changed domains: the

@@ -6,9 +6,9 @@
 
 use super::Shared;
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::{
-        MemberState, Superblock,
+        FormatLevel, MemberState, Superblock,
         features::{
             INCOMPATIBLE_BRANCHES, INCOMPATIBLE_CUTS, INCOMPATIBLE_FILLING, INCOMPATIBLE_GROUPS,
             INCOMPATIBLE_IMPORTS, INCOMPATIBLE_LEAVING, INCOMPATIBLE_NOTES, INCOMPATIBLE_REPLICAS,
@@ -56,9 +56,13 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The superblock cannot be written; the pool has stopped.
+    /// The pool's format level does not have them, or the superblock cannot be written; the pool has stopped then.
     pub async fn begin_rows(&self, features: u64) -> Result<FeatureUse> {
         assert_eq!(features & !ROW_FEATURES, 0, "others stay");
+        let (level, needed) = (self.superblock.borrow().features.level(), FormatLevel::of_new(features));
+        if level < needed {
+            return Err(Error::FormatTooOld { level, needed });
+        }
         self.features_under_way.borrow_mut().push(features);
         let begun = FeatureUse { all: Rc::clone(&self.features_under_way), features };
         // A checkpoint whose superblock is being written may not know of this verb, and clear them.

@@ -20,6 +20,8 @@ pub const COMPATIBLE_SPARING_SINGLE: u64 = 1 << 0;
 pub const COMPATIBLE_SPARING_DOUBLE: u64 = 1 << 1;
 /// Drives should be divided into failure sets, as soon as they are enough.
 pub const COMPATIBLE_SETS: u64 = 1 << 2;
+/// The number of the pool's format level, from level 2 on (`level`).
+pub const COMPATIBLE_LEVEL: u64 = 0xff << 8;
 /// Segments of class raid5, raid6 or raid50 exist: writers must maintain parity.
 pub const READ_ONLY_PARITY: u64 = 1 << 0;
 /// Rows of branches have their highest stamp: writers must keep it. Without this it is not known.

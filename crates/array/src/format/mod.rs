@@ -17,6 +17,8 @@ pub mod superblock;
 
 pub mod features;
 
+pub mod level;
+
 pub mod domain;
 
 pub mod failure_set;
@@ -54,6 +56,7 @@ pub use domain::DomainName;
 pub use entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write};
 pub use failure_set::SetNumber;
 pub use features::{FeatureAccess, Features};
+pub use level::FormatLevel;
 pub use location::{BlockLocation, Compression, Encoding, InlineBytes, SharedBlock, Stored};
 pub use member::{Member, MemberState};
 pub use node::{NodeKey, TreeKind, TreeNode, VersionRun};

@@ -298,6 +298,8 @@ impl Superblock {
         THIS.agree(has_sets == features_of_sets(&self.members), features_at, rule)?;
         let rule = "members are in failure sets only if these are wanted";
         THIS.agree(has_sets == 0 || self.wants_sets(), offset_of!(RawSuperblock, compatible), rule)?;
+        let rule = "the level's number is 2 or more, and there only beside the feature of level 1";
+        THIS.agree(self.features.has_sound_level(), offset_of!(RawSuperblock, compatible), rule)?;
         let is_name = self.name.len() <= POOL_NAME_BYTES_MAX && !self.name.chars().any(char::is_control);
         THIS.agree(is_name, offset_of!(RawSuperblock, name), "a name has no control characters")?;
         self.geometry.check()?;

@@ -6,10 +6,11 @@ use crate::{
     error::{Error, Result},
     failure_sets::{SETS_FROM_DRIVES, assign_rows},
     format::{
-        Checkpoint, CheckpointNumber, DomainName, DriveId, Features, Fence, Generation, Incarnation,
-        LogStart, Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position,
-        RecordLink, Roots, SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Sparing, SparingLevel, Stamp,
-        Superblock, WallNanoseconds, segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
+        Checkpoint, CheckpointNumber, DomainName, DriveId, Features, Fence, FormatLevel, Generation,
+        Incarnation, LogStart, Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId,
+        Position, RecordLink, Roots, SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Sparing,
+        SparingLevel, Stamp, Superblock, WallNanoseconds, features::INCOMPATIBLE_PIVOTS,
+        segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
     member_table::LOG_COPIES,
     redundancy::{Copies, FailureDomains, FailureSets, Placement, Raid1},
@@ -109,7 +110,9 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
         settled: Generation(0),
         mark: crate::engine::draw_mark(world, generation),
         previous_mark: Default::default(),
-        features: Features::default().with_sparing(Sparing::whole(new.sparing)),
+        features: Features { incompatible: INCOMPATIBLE_PIVOTS, ..Features::default() }
+            .with_sparing(Sparing::whole(new.sparing))
+            .raised_to(FormatLevel::NEWEST),
         created_at: WallNanoseconds::of(world.wall()),
         geometry,
         members,

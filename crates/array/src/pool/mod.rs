@@ -24,6 +24,7 @@ mod drives;
 mod exact_space;
 mod failure_sets;
 mod filling;
+mod format;
 mod given_commands;
 mod group_operations;
 mod groups;

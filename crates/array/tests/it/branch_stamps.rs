@@ -5,7 +5,7 @@ use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::{
         CatalogueTable, SnapshotId, Stamp, Superblock,
-        features::READ_ONLY_BRANCH_STAMPS,
+        features::{COMPATIBLE_LEVEL, READ_ONLY_BRANCH_STAMPS},
         row::BranchRow,
         superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_start_bytes},
     },
@@ -260,6 +260,7 @@ fn forget_stamps(scene: &Scene) {
         drive.peek(at, &mut image);
         if let Ok(mut superblock) = Superblock::decode(&image) {
             superblock.features.read_only &= !READ_ONLY_BRANCH_STAMPS;
+            superblock.features.compatible &= !COMPATIBLE_LEVEL;
             drive.poke(at, &superblock.encode());
         }
     }
@@ -289,6 +290,7 @@ fn a_branch_of_an_older_program_may_have_any_stamp_of_the_pool() {
             let volume = pool.volume(name).expect("it is there");
             assert!(volume.apply_write(ByteOffset(0), &block_of(1), Stamp(last)).await.is_err());
         }
+        pool.upgrade().await.expect("it is upgraded");
         pool.close().await.expect("it closes");
         // From now on the rows tell.
         let pool = open(&world, &devices, small()).await.expect("it opens");

@@ -47,6 +47,7 @@ fn labels(events: &[PoolEvent]) -> Vec<String> {
         EventKind::DriveLeft { drive } => format!("{} has left", drive.serial),
         EventKind::DriveKept { drive } => format!("{} is kept", drive.serial),
         EventKind::DriveForgotten { drive } => format!("{} is forgotten", drive.serial),
+        EventKind::FormatRaised { from, to } => format!("format level {from} to {to}"),
         EventKind::SparingChange { sparing } => format!("room for {} drives", sparing.kept_drives),
         EventKind::DomainsShared { segments, .. } => format!("{segments} segments in one domain"),
         EventKind::DomainsApart => "domains apart".to_owned(),

@@ -19,6 +19,7 @@ mod exact_space;
 mod examples;
 mod failure_sets;
 mod filling;
+mod format_levels;
 mod front_drive;
 mod full;
 mod given_commands;

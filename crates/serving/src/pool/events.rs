@@ -55,7 +55,7 @@ pub struct EventReport {
 }
 
 /// Names of all kinds of events; `control::kinds` says more of each.
-pub const EVENT_NAMES: [&str; 28] = [
+pub const EVENT_NAMES: [&str; 29] = [
     "drive_lost",
     "drive_stale",
     "drive_out_of_space",
@@ -65,6 +65,7 @@ pub const EVENT_NAMES: [&str; 28] = [
     "drive_left",
     "drive_kept",
     "drive_forgotten",
+    "format_raised",
     "redundancy_lost",
     "sparing_changed",
     "domains_shared",
@@ -225,6 +226,13 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             format!("drive {} is forgotten: nothing that the pool needs lies on it", named(drive)),
             String::new(),
             json!({ "drive": drive_json(drive, context) }),
+        ),
+        EventKind::FormatRaised { from, to } => say(
+            "format_raised",
+            Severity::Note,
+            format!("the format level is {to} now, and was {from}"),
+            "programs from before cannot open the pool once it uses what is new".to_owned(),
+            json!({ "from": from.0, "to": to.0 }),
         ),
         EventKind::RedundancyLoss(lost) => redundancy_lost(lost, context),
         EventKind::SparingChange { sparing } => sparing_changed(*sparing, context),

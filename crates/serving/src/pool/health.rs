@@ -7,6 +7,7 @@ use super::{
     departure::{LeavingStatus, leaving_of},
     domains::DomainReport,
     failure_sets::FailureSetsReport,
+    format_level::FormatStatus,
     growth::{GrownStatus, grown_of},
     levelling::LevelStatus,
     losses::LossStatus,
@@ -58,6 +59,7 @@ pub struct PoolHealth {
     pub grown: Vec<GrownStatus>,
     pub domains: Vec<DomainReport>,
     pub failure_sets: FailureSetsReport,
+    pub format: FormatStatus,
 }
 
 /// A drive of a pool.
@@ -131,6 +133,7 @@ impl PoolHealth {
             leaving,
             grown,
             failure_sets,
+            format: FormatStatus::of(pool),
         }
     }
 }

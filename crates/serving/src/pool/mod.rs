@@ -16,6 +16,7 @@ pub mod events;
 pub mod failure_sets;
 pub mod filling;
 pub mod folder;
+pub mod format_level;
 pub mod group;
 pub mod group_change;
 pub mod growth;

@@ -11,6 +11,7 @@ use super::{
     domains::{NamedDomain, domain_changes, set_domains},
     failure_sets::set_failure_sets,
     folder::OpenPool,
+    format_level::upgrade,
     growth, sparing,
 };
 use crate::{notices::Notices, remote::RemoteSettings};
@@ -27,6 +28,8 @@ use world::{ByteCount, World};
 pub enum PoolChange {
     /// Sparing, domains and failure sets, in this order.
     Set(PoolSettingChange),
+    /// Raises the format level to that of new pools.
+    Upgrade,
     AddDrive {
         source: NewDriveSource,
         domain: Option<DomainName>,
@@ -144,6 +147,10 @@ pub async fn perform_as(
     Ok(match change {
         PoolChange::Set(settings) => {
             set(open, settings).await?;
+            PoolDone::Set
+        }
+        PoolChange::Upgrade => {
+            upgrade(open).await?;
             PoolDone::Set
         }
         PoolChange::AddDrive { source, domain } => {

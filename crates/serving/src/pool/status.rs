@@ -14,6 +14,7 @@ use super::{
     events::EventReport,
     failure_sets::FailureSetsReport,
     folder::OpenPool,
+    format_level::FormatStatus,
     growth::GrownStatus,
     health::PoolHealth,
     levelling::LevelStatus,
@@ -102,6 +103,8 @@ pub struct PoolStatus {
     pub domains: Vec<DomainReport>,
     #[serde(default)]
     pub failure_sets: FailureSetsReport,
+    #[serde(default)]
+    pub format: FormatStatus,
     /// Sorted by name.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -428,6 +431,7 @@ impl PoolStatus {
             grown,
             domains,
             failure_sets,
+            format,
             ..
         } = PoolHealth::of(pool, drives);
         let space = pool.space();
@@ -455,6 +459,7 @@ impl PoolStatus {
             grown,
             domains,
             failure_sets,
+            format,
             volumes,
         }
     }

@@ -92,6 +92,7 @@ pub fn audit(platters: &Platters, copies: CopyRule) -> ReadResult<Audit> {
     adopt(&mut segments, &superblock, &catalogue);
     segments.check_slots()?;
     superblock.check_leaving()?;
+    superblock.check_level()?;
     superblock.check_domains()?;
     superblock.check_sets()?;
     let left = left_drives(platters);

@@ -58,6 +58,10 @@ pub struct RawSuperblock {
     previous_mark: u64,
     /// True if rows of branches have their highest stamps.
     pub has_branch_stamps: bool,
+    /// Number of the format level, from 2 on.
+    level: u8,
+    /// Its features say that a volume may be being imported.
+    has_imports: bool,
     /// Its features say that there may be branches with a parent.
     pub may_have_forks: bool,
     /// Its features say that a drive may be leaving.
@@ -124,7 +128,20 @@ impl Pointer {
 }
 
 impl RawSuperblock {
-    /// Checks that the features announce leaving drives.
+    /// Checks that a format level has what it stands for, and that imports came with it.
+    pub fn check_level(&self) -> ReadResult<()> {
+        match (self.level, self.has_branch_stamps) {
+            (0, _) | (2.., true) => {}
+            (level, has_stamps) => {
+                return Err(format!("format level {level}, and stamps of branches {has_stamps}"));
+            }
+        }
+        if self.has_imports && self.level < 2 {
+            return Err(format!("an import in a pool of format level {}", self.level));
+        }
+        Ok(())
+    }
+
     /// Checks that the features say whether a drive has a domain.
     pub fn check_domains(&self) -> ReadResult<()> {
         let has_domains = self.members.iter().any(|member| member.domain != [0; 12]);
@@ -231,6 +248,8 @@ impl RawSuperblock {
             mark: u64_at(image, 192),
             previous_mark: u64_at(image, 200),
             has_branch_stamps: u64_at(image, 64) & 1 << 1 != 0,
+            level: (u64_at(image, 56) >> 8) as u8,
+            has_imports: u64_at(image, 72) & 1 << 21 != 0,
             may_have_forks: u64_at(image, 72) & 1 != 0,
             may_have_leaving: u64_at(image, 72) & 1 << 7 != 0,
             has_domains: u64_at(image, 72) & 1 << 14 != 0,
