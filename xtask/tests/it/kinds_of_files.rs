@@ -12,6 +12,7 @@ const KINDS: [(&str, &[&str]); 21] = [
         "hex",
         &[
             "crates/array/tests/it/golden/",
+            "crates/cli/tests/it/golden/",
             "crates/control/tests/it/golden/",
             "crates/maildb/tests/it/golden/",
         ],

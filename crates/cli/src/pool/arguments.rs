@@ -3,8 +3,8 @@
 pub use super::setting_arguments::{FailureSetsState, SparingArgument, WriteCacheState};
 
 use super::{
-    import_arguments::ImportArguments, setting_arguments::parse_copies, volume_import::VolumeImportArguments,
-    volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
+    import_arguments::ImportArguments, setting_arguments::parse_copies, upgrade::UpgradeArguments,
+    volume_import::VolumeImportArguments, volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
 };
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
 use array::format::DomainName;
@@ -280,6 +280,8 @@ drives come and go, sets are split and merged. Copies across sets are moved like
         #[arg(long, value_name = "STATE", ignore_case = true)]
         failure_sets: Option<FailureSetsState>,
     },
+    /// Let a pool use the format of this program
+    Upgrade(UpgradeArguments),
     /// Find pools by the superblocks of their drives, and rebuild lost records, or the whole site
     Import(ImportArguments),
     /// Find out what became of snapshots, clones and rollbacks in several pools that ended early

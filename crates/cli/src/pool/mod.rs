@@ -36,6 +36,7 @@ mod scrub;
 mod set;
 mod setting_arguments;
 mod show;
+mod upgrade;
 mod volume;
 mod volume_access;
 mod volume_diff;
@@ -128,6 +129,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
             };
             set::set(&world, pool, change, options).await
         }
+        PoolVerb::Upgrade(given) => upgrade::upgrade(&world, &given.pool, options).await,
         PoolVerb::Room { pool } => room::room(&world, pool, options).await,
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, options).await,
         PoolVerb::ForceOpen { pool, yes } => {

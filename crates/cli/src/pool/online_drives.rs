@@ -192,6 +192,17 @@ impl OnlinePool {
         Ok(())
     }
 
+    /// Upgrades the pool to the server's newest format level.
+    ///
+    /// # Errors
+    ///
+    /// As of a stopped pool.
+    pub async fn upgrade(&self, newest: u8) -> Result<(), Refusal> {
+        let patch = PoolPatch { format_level: Some(newest), ..PoolPatch::default() };
+        let reply = self.server().change_to_its_end(Method::PATCH, &self.path(""), Some(&patch)).await?;
+        reply.checked().map(drop).map_err(|refusal| self.refusal_as_given(&refusal))
+    }
+
     async fn ids(&self, drives: &[String]) -> Result<Vec<String>, Refusal> {
         let mut ids = Vec::new();
         for drive in drives {

@@ -211,6 +211,8 @@ fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
     shown.failure_sets.text(drives).iter().for_each(|line| console.say(&format!("  {line}")));
     shown.levelling.text().iter().for_each(|line| console.say(&format!("  {line}")));
     shown.unused.iter().for_each(|line| console.say(&format!("  {line}")));
+    let word = folder.display().to_string();
+    shown.format.text(&word).iter().for_each(|line| console.say(&format!("  {line}")));
     if shown.degraded_segments > 0 {
         let left = ByteCount(rebuild.total_bytes.saturating_sub(rebuild.done_bytes));
         let single = ByteCount(rebuild.single_copy_bytes);

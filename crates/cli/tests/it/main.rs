@@ -51,6 +51,7 @@ mod mail_host;
 mod moved_beside_hosts;
 mod next_steps;
 mod notifiers;
+mod older_pools;
 mod one_database;
 mod online_groups;
 mod online_pools;

@@ -42,7 +42,7 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 15] = [
+const SEEN_TOPICS: [&str; 16] = [
     "settlement",
     "space",
     "drive",
@@ -50,6 +50,7 @@ const SEEN_TOPICS: [&str; 15] = [
     "data",
     "rebuild",
     "import",
+    "format",
     "slow",
     "dr",
     "dr_hosts",
@@ -207,6 +208,7 @@ impl ConditionEvaluator {
         claims.extend(health.drives.iter().filter_map(|drive| drive_claim(name, drive)));
         claims.extend(copies_claims(name, health));
         claims.extend(import_claim(name, &view));
+        claims.extend(format_claim(name, health));
         if let Some(figures) = pool.figures() {
             let pace = self.paces.entry(name.to_owned()).or_default();
             pace.measure(now, || work_of(&figures));
@@ -299,6 +301,12 @@ fn import_claim(name: &str, view: &PoolView) -> Option<ConditionClaim> {
     let import = view.transfers.iter().find(|job| job.kind == JobKind::Import && job.is_running)?;
     let problem = import.problem.as_ref()?;
     Some(ConditionClaim::new("import_waits", name, format!("the import does not go on: {problem}")))
+}
+
+/// A pool that an older program made, or upgraded last.
+fn format_claim(name: &str, health: &PoolHealth) -> Option<ConditionClaim> {
+    let text = health.format.text(name)?;
+    Some(ConditionClaim::new("pool_format_old", name, text))
 }
 
 fn work_of(figures: &PoolFigures) -> BTreeMap<String, DriveWork> {

@@ -83,6 +83,11 @@ pub(super) const POOL_KINDS: &[ReportedKind] = &[
         "Take the drive out when it suits you.",
         Morning,
     ),
+    noted(
+        "format_raised",
+        "A pool was upgraded to a newer format.",
+        "It can use what the new format brings.",
+    ),
     noted("drive_kept", "A drive that was to leave is kept.", "It uses the drive."),
     noted("drive_forgotten", "A lost drive is no member any more.", "It needs nothing that lies there."),
     covered(

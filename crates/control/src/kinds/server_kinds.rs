@@ -153,6 +153,19 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
         Now,
     ),
     condition(
+        "pool_format_old",
+        "format",
+        Note,
+        "A pool has the format of an older program.",
+        [
+            "Nothing: mail is served as before, and the older program can still open the pool.",
+            "It keeps the format as it is, and refuses what that does not have.",
+            "Until the pool is upgraded; there is no hurry.",
+            "When you will not go back to the older program: 'spindle pool upgrade POOL'.",
+        ],
+        NoStep,
+    ),
+    condition(
         "pool_failed",
         "pool",
         Error,

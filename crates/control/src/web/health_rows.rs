@@ -203,12 +203,23 @@ pub struct PoolHealthRow {
     /// By name.
     pub domains: Vec<DomainRow>,
     pub failure_sets: FailureSetsRow,
+    pub format: FormatRow,
     /// Bytes whose only copies are on drives that are not in use.
     pub only_elsewhere: Vec<OnlyCopyRow>,
     /// Advice on drives that are not in use.
     pub unused: Vec<String>,
     /// Reasons why drives may run out of space.
     pub warnings: Vec<String>,
+}
+
+/// Format level of a pool: which features a program may bring into it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FormatRow {
+    pub level: u8,
+    /// That of new pools.
+    pub newest: u8,
+    /// What an upgrade brings.
+    pub brings: Vec<String>,
 }
 
 /// Progress of making missing copies.
@@ -464,7 +475,7 @@ impl JobName {
 
 impl PoolHealthRow {
     pub(super) fn of(health: &PoolHealth) -> Self {
-        let PoolHealth { rebuild, losses, sparing, levelling, failure_sets, .. } = health.clone();
+        let PoolHealth { rebuild, losses, sparing, levelling, failure_sets, format, .. } = health.clone();
         let RebuildStatus { total_bytes, done_bytes, single_copy_bytes, unreadable_blocks } = rebuild;
         let LossStatus { at_once, at_once_limit, in_turn, in_turn_limit } = losses;
         let SparingStatus { level, kept_drives, kept_bytes } = sparing;
@@ -481,6 +492,7 @@ impl PoolHealthRow {
             levelling: LevelRow::of(levelling),
             domains: health.domains.iter().cloned().map(DomainRow::of).collect(),
             failure_sets: FailureSetsRow::of(failure_sets),
+            format: FormatRow { level: format.level, newest: format.newest, brings: format.brings },
             only_elsewhere: health.only_elsewhere.iter().cloned().map(OnlyCopyRow::of).collect(),
             unused: health.unused.clone(),
             warnings: health.warnings.clone(),

@@ -13,7 +13,7 @@ use crate::{
     journal::tokens::CallerRole,
     order::{ANSWER_WITHIN, OrderRefusal},
 };
-use array::format::SparingLevel;
+use array::format::{FormatLevel, SparingLevel};
 use axum::{
     Json,
     extract::{Path, Query, State},
@@ -59,6 +59,9 @@ pub struct PoolPatch {
     /// Drives are divided into failure sets, from 12 drives on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_sets: Option<bool>,
+    /// The format level of new pools: the pool is upgraded. Programs from before cannot open it once it uses what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format_level: Option<u8>,
 }
 
 /// Drives that may be lost, and for which room is kept.
@@ -83,11 +86,21 @@ pub struct DomainBody {
 impl PoolPatch {
     /// The change; a problem if it is none, or several.
     fn change(self) -> Result<PoolChange, ApiProblem> {
-        let Self { sparing, domains, without_domain, failure_sets } = self;
+        let Self { sparing, domains, without_domain, failure_sets, format_level } = self;
         let has_domains = !domains.is_empty() || !without_domain.is_empty();
-        if [sparing.is_some(), has_domains, failure_sets.is_some()].iter().filter(|&&is| is).count() != 1 {
-            let problem = "a request changes sparing, domains or failure_sets: one of these";
+        let changes = [sparing.is_some(), has_domains, failure_sets.is_some(), format_level.is_some()];
+        if changes.iter().filter(|&&is| is).count() != 1 {
+            let problem = "a request changes sparing, domains, failure_sets or format_level: one of these";
             return Err(ApiProblem::bad_request(problem, "send a request for each"));
+        }
+        match format_level.map(FormatLevel) {
+            Some(FormatLevel::NEWEST) => return Ok(PoolChange::Upgrade),
+            Some(level) => {
+                let problem = format!("a pool is not brought to format level {level}");
+                let next = "say that of new pools, which health.format.newest of the pool has";
+                return Err(ApiProblem::bad_request(problem, next));
+            }
+            None => {}
         }
         let domain = |DomainBody { name, drives }| Ok(NamedDomain { name: domain_name(&name)?, drives });
         Ok(PoolChange::Set(PoolSettingChange {

@@ -1,7 +1,7 @@
 //! Files that are no journals, journals of another format, and damaged ones.
 
 use crate::journal::{Contents, contents};
-use control::{ApplyRecord, DaemonJournal, JournalError};
+use control::{ApplyRecord, DaemonJournal, JournalError, journal::audit::check_audit};
 use redb::{Database, TableDefinition};
 use std::sync::Arc;
 use world::{
@@ -133,5 +133,41 @@ fn a_database_of_another_program_is_refused() {
     for (table, key) in [("settings", "colour"), ("cookies", "format")] {
         let line = open(database(table, key, 1)).unwrap_err().to_string();
         assert!(line.contains("its format has no number"), "{line}");
+    }
+}
+
+/// The journal that a program of 2026-11-29 left when it was killed: the file itself, packed.
+fn golden_journal() -> Vec<u8> {
+    let lines = include_str!("golden/journal-1.hex");
+    let digits: Vec<u8> = lines.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let packed: Vec<u8> = digits.chunks(2).map(byte).collect();
+    zstd::bulk::decompress(&packed, 1 << 20).unwrap()
+}
+
+#[test]
+fn a_journal_of_an_earlier_program_is_read_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    host_files::write_atomically(&path, &golden_journal()).unwrap();
+    let open = || DaemonJournal::open(Arc::new(HostStateFile::open(&path).unwrap())).unwrap();
+    for is_first in [true, false] {
+        let journal = open();
+        let site = journal.served_site().unwrap().expect("a site is served");
+        assert!(site.contains("iqn.2026-11.org.example:mail1"), "{site}");
+        assert!(journal.applied_file().unwrap().expect("it was a file").contains("before-levels"));
+        assert_eq!(journal.apply_under_way().unwrap(), None);
+        let pools = journal.pools().unwrap();
+        assert_eq!(pools.keys().collect::<Vec<_>>(), ["logs", "mail"]);
+        let tokens = journal.tokens().unwrap();
+        let [token] = &tokens[..] else { panic!("{tokens:?}") };
+        assert_eq!((&*token.name, &token.pools[..]), ("shop", &["mail".to_owned()][..]));
+        assert!(journal.recovery_key().unwrap().is_some());
+        assert!(journal.audit_lines(0, 100).unwrap().len() >= 4, "each change is in it");
+        check_audit(&journal.audit_lines(0, 1_000).unwrap()).expect("the chain holds");
+        if is_first {
+            // It is written to by this program, and read again.
+            journal.set_served_site(&site).unwrap();
+        }
     }
 }
