@@ -2,13 +2,18 @@
 
 use crate::{
     arguments::AdviseArguments, command_line::own_command, console::Console, exit_status::ExitStatus,
+    server::place::ServerAddress,
 };
 use ::plan::advice::{Advice, Severity, advise as advice_for};
+use control::web::client::SiteAdvice;
 use report::{Meta, Refusal, html, text};
 use runs::{outputs::check_new_file, record_reader, run_facts::run_facts, site};
 use serde::Serialize;
 use std::path::Path;
-use world::real::host_files;
+use world::{
+    World,
+    real::{self, RealOptions, host_files},
+};
 
 /// The answer as JSON.
 #[derive(Serialize)]
@@ -29,16 +34,28 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitStatus, Refusal> {
         console.say_always(::plan::site::template().trim_end());
         return console.finish(ExitStatus::Pass);
     }
-    let name = arguments.site.as_deref().expect("the arguments have a site, or ask for a template");
+    let name = match (&arguments.site, &arguments.address.server) {
+        (Some(name), _) => name.as_str(),
+        (None, server) => {
+            server.as_deref().expect("the arguments have a site, a server, or ask for a template")
+        }
+    };
     if let Some(html) = &arguments.html {
         check_new_file("--html", html)?;
     }
-    let site = site::read("SITE", name)?;
-    let run = match &arguments.run {
-        Some(path) => Some(run_facts(&record_reader::read(&record_reader::record_of(path))?.results)?),
-        None => None,
+    let advice = match &arguments.site {
+        Some(file) => {
+            let site = site::read("SITE", file)?;
+            let run = match &arguments.run {
+                Some(path) => {
+                    Some(run_facts(&record_reader::read(&record_reader::record_of(path))?.results)?)
+                }
+                None => None,
+            };
+            advice_for(&site, run.as_ref())
+        }
+        None => advice_of_server(&arguments.address)?,
     };
-    let advice = advice_for(&site, run.as_ref());
     let meta = Meta {
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
         command: Some(own_command()),
@@ -67,4 +84,13 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitStatus, Refusal> {
         })?;
     }
     console.finish(if advice.has_errors() { ExitStatus::Fail } else { ExitStatus::Pass })
+}
+
+/// The advice of a server on the site that it serves.
+fn advice_of_server(address: &ServerAddress) -> Result<Advice, Refusal> {
+    real::run(0, RealOptions::default(), async |world: World| {
+        let server = address.connection(&world)?.expect("the arguments name a server");
+        let advice: SiteAdvice = server.get("/v1/site/advice").await?;
+        Ok(advice.advice())
+    })
 }

@@ -1,7 +1,9 @@
 //! Arguments of the verbs that work on records, and of `export`.
 
 use crate::{
-    pool::arguments::WriteCacheState, quantity::parse_size, server::place::ServerPlace,
+    pool::arguments::WriteCacheState,
+    quantity::parse_size,
+    server::place::{ServerAddress, ServerPlace},
     service::arguments::ExportVerb,
 };
 use clap::{Args, ValueEnum};
@@ -75,6 +77,7 @@ pub struct ReportArguments {
   spindle advise site.toml                        findings, with reasons and remedies
   spindle advise site.toml --run night.run        and what a run of 'spindle prove' says of it
   spindle advise site.toml --html advice.html     the same as a page
+  spindle advise --server unix:/var/lib/spindle/spindle.sock       the site that is served
   spindle advise --template > site.toml           a site file to fill in
   spindle advise site.toml --json | jq -r '.findings[].id'
 
@@ -84,16 +87,20 @@ rule, the rule is skipped, and the missing figures are named.
 Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if the site could not be checked.")]
 pub struct AdviseArguments {
     /// The site: the file that 'spindle plan' writes (docs/site.md)
-    #[arg(value_name = "SITE", required_unless_present = "template")]
+    #[arg(value_name = "SITE", required_unless_present_any = ["template", "server"], conflicts_with = "server")]
     pub site: Option<String>,
 
     /// Print a site file with every key commented out, and check nothing
-    #[arg(long, conflicts_with_all = ["site", "run", "html", "json", "quiet"])]
+    #[arg(long, conflicts_with_all = ["site", "run", "html", "json", "quiet", "server"])]
     pub template: bool,
 
     /// A run on this site: the .run file of 'spindle prove', or the .json beside it
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", conflicts_with = "server")]
     pub run: Option<PathBuf>,
+
+    /// Of a server whose site is checked instead of a file.
+    #[command(flatten)]
+    pub address: ServerAddress,
 
     /// Write the findings as one HTML page
     #[arg(long, value_name = "FILE")]

@@ -13,6 +13,7 @@
 //! 2. Pages have no inline script and no inline style, and refer to no other server.
 //! 3. What cannot be undone is done only with its name typed.
 
+mod advice;
 mod api_reference;
 mod assets;
 mod events;
@@ -98,6 +99,7 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/jobs", get(jobs::list))
         .route("/events", get(events::list))
         .route("/site", get(site::show))
+        .route("/advice", get(advice::show))
         .route("/api", get(api_reference::show))
         .route("/api/{schema}", get(api_reference::show_schema))
         .route("/login", get(login::show).post(login::begin))

@@ -201,6 +201,7 @@ fn every_page_of_the_console_keeps_to_its_policy_and_is_small() {
         "/jobs",
         "/events",
         "/site",
+        "/advice",
         "/api",
         "/sets/post",
         "/schedules/hourly",

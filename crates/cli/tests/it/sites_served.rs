@@ -513,3 +513,22 @@ fn a_schedule_takes_its_first_snapshot_at_once_and_none_at_the_next_start() {
     assert_eq!(live(1), Vec::<String>::new(), "nothing to change");
     assert_eq!(snapshots().0, taken);
 }
+
+#[test]
+fn a_site_that_is_served_gets_the_advice_of_its_file() {
+    let bench = Bench::new();
+    bench.make_file("site.toml", SITE.as_bytes());
+    let served = Served::begin(&bench);
+    let advice = |arguments: &[&str]| {
+        let said = bench.run(&[&["advise", "--json"], arguments].concat());
+        let mut said = json_of(&said.stdout);
+        said.as_object_mut().unwrap().remove("site");
+        said
+    };
+    let of_server = advice(&["--server", "unix:state/spindle.sock"]);
+    assert!(of_server["findings"].as_array().is_some_and(|found| !found.is_empty()), "{of_server}");
+    assert_eq!(of_server, advice(&["site.toml"]));
+    let both = bench.run(&["advise", "site.toml", "--server", "unix:state/spindle.sock"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+    served.end();
+}

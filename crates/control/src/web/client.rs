@@ -36,6 +36,7 @@ pub use super::{
     },
     sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,
+    site_advice::{FindingRow, FindingSeverity, SiteAdvice, SkippedRule},
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     targets::{
         NewTargetBody, NewUnitBody, TargetPatchBody, TargetRow, TargetUser, UnitCache, UnitPatchBody, UnitRow,

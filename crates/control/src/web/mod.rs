@@ -68,6 +68,7 @@ mod set_results;
 mod set_rows;
 mod sets;
 mod site;
+mod site_advice;
 mod snapshots;
 mod space;
 mod targets;

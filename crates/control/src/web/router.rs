@@ -7,7 +7,7 @@ use super::{
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
     history, imports, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions,
-    set_results, sets, site, snapshots, space, targets, tokens, transfers, uses, volumes,
+    set_results, sets, site, site_advice, snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -121,6 +121,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(group_changes::clone))
         .routes(routes!(group_changes::roll_back))
         .routes(routes!(site::show))
+        .routes(routes!(site_advice::show))
         .routes(routes!(site::plan))
         .routes(routes!(site::apply))
         .routes(routes!(power::show, power::tell))
