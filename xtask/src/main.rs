@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bench;
+mod beside;
 mod budget;
 mod ese_files;
 mod experiment;
