@@ -8,6 +8,7 @@
 mod array;
 mod btrfs;
 mod fio;
+mod import;
 mod latency;
 mod machine;
 mod machine_speed;
@@ -73,6 +74,8 @@ enum Name {
     Targets,
     /// 'spindle serve': its API beside hosts, idle, and with 4,096 volumes
     Serve,
+    /// 'spindle volume import' beside a read of the source and a write into the pool
+    Import,
     /// Groups at two sites: writes in sync and async, failover, beside qemu-storage-daemon's mirror
     Replication,
     /// Time of 'spindle plan', without a peer
@@ -119,6 +122,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => "array",
         Name::Targets => "targets",
         Name::Serve => "serve",
+        Name::Import => "import",
         Name::Replication => "replication",
         Name::Plan => "plan",
         Name::Verify => "verify",
@@ -140,7 +144,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
         Name::Serve => &serve_beside::EXAMPLES,
-        Name::Replication | Name::Plan | Name::Vault | Name::Protect => &[],
+        Name::Import | Name::Replication | Name::Plan | Name::Vault | Name::Protect => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
@@ -155,6 +159,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => array::run(&setting, &programs, &mut record)?,
         Name::Targets => targets::run(&setting, &programs, &mut record)?,
         Name::Serve => serve::run(&setting, &programs, &mut record)?,
+        Name::Import => import::run(&setting, &programs, &mut record)?,
         Name::Replication => replication::run(&setting, &programs, &mut record)?,
         Name::Plan => plan::run(&setting, &programs, &mut record)?,
         Name::Verify => verify::run(&setting, &programs, &mut record)?,
