@@ -14,6 +14,8 @@ mod cut_verbs;
 mod databases;
 mod dial_tone;
 mod disks;
+mod documented_commands;
+mod documents;
 mod drives;
 mod drives_changed;
 mod drives_found;
