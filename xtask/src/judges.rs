@@ -15,6 +15,7 @@
 //! | restic | Debian `restic` | vaults |
 //! | dummy-ups, upsmon | Debian `nut-server`, `nut-client` | `spindle power` |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
+//! | iPXE, in QEMU's network cards | Debian `qemu-system-x86` | boot from a volume |
 //! | ceph-mon, ceph-mgr, ceph-osd, rbd | Debian packages of their names and `ceph-common`, for full runs | pools on Ceph's block devices |
 //! | schemathesis | PyPI, in an environment of its own under the target folder, for full runs | the API |
 //! | Chromium, driven by Playwright | Debian `chromium`; PyPI, as above | the web console |
@@ -144,6 +145,7 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("curl", "--version", "curl"),
         ("nbdinfo", "--version", "libnbd-bin"),
         ("qemu-img", "--version", "qemu-utils"),
+        ("qemu-system-x86_64", "--version", "qemu-system-x86"),
         ("iscsi-test-cu", "--version", "libiscsi-bin"),
         ("tgtadm", "--version", "tgt"),
         ("ddrescuelog", "--version", "gddrescue"),

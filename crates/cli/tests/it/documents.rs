@@ -40,3 +40,37 @@ pub fn blocks(text: &str) -> Vec<Block> {
     assert!(open.is_none(), "a block has no end");
     blocks
 }
+
+/// Blocks of one language below a heading, up to the next one of any level.
+pub fn blocks_below(name: &str, heading: &str, language: &str) -> Vec<String> {
+    let text = page(name);
+    let (_, below) =
+        text.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{name}: {heading}"));
+    // A comment in a block begins as a heading does: blocks are cut out first.
+    let mut section = String::new();
+    let mut is_block = false;
+    for line in below.lines() {
+        is_block ^= line.trim_start().starts_with("```");
+        if !is_block && line.starts_with('#') {
+            break;
+        }
+        section += &format!("{line}\n");
+    }
+    let blocks = blocks(&section).into_iter().filter(|block| block.language == language);
+    blocks.map(|block| block.text).collect()
+}
+
+/// `text` with each pair of `table` replaced, wherever it stands.
+///
+/// # Panics
+///
+/// If one of them is not in it: the page was changed, and the test must be too.
+#[track_caller]
+pub fn replaced(text: &str, table: &[(&str, &str)]) -> String {
+    let mut text = text.to_owned();
+    for (from, to) in table {
+        assert!(text.contains(from), "{from:?} is no longer in {text}");
+        text = text.replace(from, to);
+    }
+    text
+}

@@ -2,14 +2,13 @@
 //!
 //! Both ends of that network have addresses of 10.9.0.0/24 and 10.9.1.0/24 and no route beyond them.
 
+use crate::serial_line::SerialLine;
 use std::{
     env,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    thread,
-    time::{Duration, Instant},
+    process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// The guest boots in 10 s on an idle machine.
@@ -25,9 +24,7 @@ pub struct Guest {
     /// Holds the network's namespace.
     holder: Child,
     qemu: Child,
-    shell: ChildStdin,
-    said: Receiver<Vec<u8>>,
-    unread: Vec<u8>,
+    shell: SerialLine,
     commands: u32,
 }
 
@@ -53,21 +50,12 @@ impl Guest {
         qemu.args(qemu_arguments(&folder)).env("QEMU_MODULE_DIR", modules(&folder));
         let mut qemu =
             qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (shell, mut serial) = (qemu.stdin.take().unwrap(), qemu.stdout.take().unwrap());
-        let (tell, said) = channel();
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = serial.read(&mut bytes) {
-                if tell.send(bytes[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut guest = Self { holder, qemu, shell, said, unread: Vec::new(), commands: 0 };
-        guest.read_until("GUEST READY", BOOT_MAX);
+        let shell = SerialLine::of(&mut qemu);
+        let mut guest = Self { holder, qemu, shell, commands: 0 };
+        guest.shell.read_until("GUEST READY", BOOT_MAX);
         // // A shell at a terminal prompts, which would be mixed with the output of commands.
         guest.must("PS1= PS2=");
-        guest.unread.clear();
+        guest.shell.skip_received();
         Some(guest)
     }
 
@@ -82,10 +70,9 @@ impl Guest {
         let tag = format!("DONE-{}", self.commands);
         // The tag that is read is not the one that is written, should the line be echoed.
         let line = format!("{{ {command}\n}} 2>&1; echo {tag}\"\"=$?\n");
-        self.shell.write_all(line.as_bytes()).unwrap();
-        self.shell.flush().unwrap();
-        let said = self.read_until(&format!("{tag}="), COMMAND_MAX);
-        let code = self.read_until("\n", COMMAND_MAX);
+        self.shell.write(line.as_bytes());
+        let said = self.shell.read_until(&format!("{tag}="), COMMAND_MAX);
+        let code = self.shell.read_until("\n", COMMAND_MAX);
         (code.trim() == "0", said)
     }
 
@@ -103,27 +90,6 @@ impl Guest {
         let (is_done, said) = self.run(command);
         assert!(!is_done, "{command}: {said}");
         said
-    }
-
-    /// Output of the guest before `mark`, which is removed as well.
-    #[track_caller]
-    fn read_until(&mut self, mark: &str, patience: Duration) -> String {
-        let deadline = Instant::now() + patience;
-        loop {
-            let found = self.unread.windows(mark.len()).position(|window| window == mark.as_bytes());
-            if let Some(at) = found {
-                let said = String::from_utf8_lossy(&self.unread[..at]).replace('\r', "");
-                self.unread.drain(..at + mark.len());
-                return said;
-            }
-            let rest = deadline.saturating_duration_since(Instant::now());
-            match self.said.recv_timeout(rest) {
-                Ok(bytes) => self.unread.extend(bytes),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("the guest did not say {mark:?}, but: {}", String::from_utf8_lossy(&self.unread))
-                }
-            }
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod answers;
 mod api_tls;
 mod book;
+mod boots;
 mod brought_forward;
 mod cleaning;
 mod console_pages;
@@ -87,6 +88,7 @@ mod reported_loads;
 mod restored_sets;
 mod salvage;
 mod searches;
+mod serial_line;
 mod served_transfers;
 mod sets_kept;
 mod sets_verified;
