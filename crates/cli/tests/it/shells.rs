@@ -30,15 +30,72 @@ fn bash_completes_verbs_and_options() {
     assert_eq!(completed(&["spindle", "pool", "create", "--siz"]), "--size");
 }
 
-#[test]
-fn each_shell_has_a_script_of_its_own() {
+/// A bench with the script of a shell in the file in which the package installs it.
+fn bench_with_script(shell: &str, file: &str) -> Bench {
     let bench = Bench::new();
-    for (shell, mark) in [("zsh", "#compdef spindle"), ("fish", "complete -c spindle")] {
-        let said = bench.run(&["completions", shell]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
-        assert!(said.stdout.contains(mark), "{shell}: {}", &said.stdout[..200]);
+    let said = bench.run(&["completions", shell]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    bench.make_file(file, said.stdout.as_bytes());
+    bench
+}
+
+/// Output of a shell that reads no settings of this machine's user.
+fn output_of(bench: &Bench, shell: &str, arguments: &[&str]) -> String {
+    let home = bench.make_folder("home");
+    let mut command = Command::new(shell);
+    command.args(arguments).current_dir(bench.path("")).env("HOME", &home).env("TERM", "dumb");
+    let output = command.env_remove("XDG_CONFIG_HOME").env_remove("ZDOTDIR").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && complaint.is_empty(), "{arguments:?}: {said}{complaint}");
+    said
+}
+
+#[test]
+fn fish_completes_verbs_and_options() {
+    let bench = bench_with_script("fish", "spindle.fish");
+    if !is_installed("fish", "fish") {
+        return;
     }
-    assert!(bench.refused(&["completions", "cmd"]).contains("'cmd'"));
+    let completed = |line: &str| {
+        let said = output_of(&bench, "fish", &["-c", &format!("source spindle.fish; complete -C '{line}'")]);
+        let names = said.lines().map(|line| line.split('\t').next().unwrap().to_owned());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(completed("spindle pro"), "protect prove");
+    assert_eq!(completed("spindle pool create --siz"), "--size");
+}
+
+/// An interactive zsh at a terminal of its own, in which two lines are typed up to Tab.
+const AT_ZSH: &str = r#"
+zmodload zsh/zpty
+export TERM=xterm
+zpty shell zsh -f -i
+zpty -w shell 'fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -d $PWD/dump; bindkey ^I complete-word'
+zpty -w shell 'echo LOA''DED'
+zpty -r -m shell said '*LOADED*'
+zpty -w -n shell $'spindle pro\t\t'
+zpty -r -m shell said '*protect *prove *'
+zpty -w -n shell $'\x15spindle pool create --siz\t'
+zpty -r -m shell said '*pool create --size*'
+zpty -d shell
+print completed
+"#;
+
+#[test]
+fn zsh_completes_verbs_and_options() {
+    let bench = bench_with_script("zsh", "_spindle");
+    if !is_installed("zsh", "zsh") {
+        return;
+    }
+    bench.make_file("at.zsh", AT_ZSH.as_bytes());
+    // It waits for what is not completed.
+    assert_eq!(output_of(&bench, "timeout", &["60", "zsh", "-f", "at.zsh"]), "completed\n");
+}
+
+#[test]
+fn a_shell_without_completions_is_refused() {
+    assert!(Bench::new().refused(&["completions", "cmd"]).contains("'cmd'"));
 }
 
 #[test]
