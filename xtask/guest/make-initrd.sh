@@ -39,7 +39,7 @@ busybox=$(find_program busybox)
 cp "$busybox" "$tree/bin/busybox"
 "$busybox" --list | grep -vx busybox | while read -r applet; do ln -s busybox "$tree/bin/$applet"; done
 
-for name in iscsid iscsiadm multipath multipathd mkfs.xfs xfs_repair fio ip kmod dmsetup kpartx scsi_id udevadm sg_vpd; do
+for name in iscsid iscsiadm multipath multipathd mkfs.xfs xfs_repair mkfs.ext4 e2fsck fio ip kmod dmsetup kpartx scsi_id udevadm sg_vpd; do
     file=$(find_program $name)
     rm -f "$tree/bin/$name"
     put "$file" "/sbin/$name"
@@ -56,7 +56,7 @@ for rule in 50-udev-default 55-dm 56-dm-mpath 60-block 60-multipath 60-persisten
         2> /dev/null || true
 done
 
-modules="virtio_pci virtio_net iscsi_tcp sd_mod sg dm_multipath dm_round_robin dm_service_time scsi_dh_alua xfs crc32c_generic"
+modules="virtio_pci virtio_net iscsi_tcp sd_mod sg dm_multipath dm_round_robin dm_service_time scsi_dh_alua xfs ext4 crc32c_generic"
 echo "$modules" > "$tree/modules"
 # kmod is what it is called.
 kmod() { run --argv0 "$1" "$root/bin/kmod" "${@:2}"; }

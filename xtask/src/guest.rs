@@ -12,9 +12,10 @@ use std::{
 };
 
 /// Debian packages; what they depend on comes with them.
-const PACKAGES: [&str; 14] = [
+const PACKAGES: [&str; 15] = [
     "busybox-static",
     "cpio",
+    "e2fsprogs",
     "fio",
     "iproute2",
     "kmod",

@@ -36,7 +36,7 @@ fn trial(bench: &Bench, more: &[&str]) -> ProgramOutput {
 }
 
 /// The host's commands of a set-up, as a script.
-fn script_of(said: &str) -> String {
+pub fn script_of(said: &str) -> String {
     let lines = said.lines().skip_while(|line| !line.starts_with("on the host mail1, as root")).skip(1);
     lines.map(|line| format!("{}\n", line.strip_prefix("  ").expect("an indent"))).collect()
 }
