@@ -87,6 +87,7 @@ mod refused_places;
 mod rehearsals;
 mod remote_drives;
 mod reported_loads;
+mod restarts_of_pools;
 mod restored_sets;
 mod salvage;
 mod searches;
