@@ -14,6 +14,7 @@ use std::{
     fs,
     net::TcpListener,
     process::{Child, Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -178,23 +179,27 @@ fn qemu_is_here() -> bool {
 }
 
 #[test]
-fn a_machine_without_disks_boots_from_a_volume_and_reads_on_after_a_restart_of_the_server() {
+fn a_machine_without_disks_waits_for_its_server_boots_and_reads_on_after_restarts() {
     if !qemu_is_here() {
         return;
     }
     let bench = Bench::new();
     let (served, script) = served(&bench);
+    // The machine is there before the server.
+    served.end();
     let mut machine = Diskless::start(&bench, &script);
+    machine.read_until("Could not open SAN device: ");
+    let served = Served::begin(&bench);
     machine.read_until("Registered SAN device 0x80\n");
     machine.expect_sector(1);
     machine.read_sector(99);
     // A restart that the machine does not notice before it reads again, and one that it waits for.
     served.end();
-    let again = Served::begin(&bench);
+    let served = Served::begin(&bench);
     machine.read_sector(7);
-    again.end();
+    served.end();
     machine.serial.write(&[8]);
-    std::thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(2));
     let _served = Served::begin(&bench);
     machine.expect_sector(8);
 }
@@ -209,8 +214,8 @@ fn a_machine_that_may_not_boot_reads_why_and_so_does_the_administrator() {
     // The script as it is but for one thing; all of it in one boot.
     let value = |key: &str| script.lines().find(|line| line.starts_with(&format!("set {key} "))).unwrap();
     let attempt = |name: &str, from: &str, to: &str| {
-        let changed = replaced(&script, &[(from, to), ("#!ipxe\n", "")]);
-        format!("echo attempt {name}\n{} || echo\n", changed.trim_end())
+        let once = [("#!ipxe\n", ""), (":again\n", ""), ("||\nsleep 5\ngoto again\n", "|| echo\n")];
+        format!("echo attempt {name}\n{}", replaced(&replaced(&script, &once), &[(from, to)]))
     };
     let script = [
         "#!ipxe\n".to_owned(),
