@@ -19,6 +19,7 @@ const SETUP: &str = r#"
 set -e
 root=$1 program=$2
 shift 2
+ip link set lo up
 mount -t tmpfs clean "$root"
 cd "$root"
 mkdir -p usr dev proc sys etc/spindle var/lib/spindle run tmp root opt/nodes
@@ -50,8 +51,18 @@ pub struct CleanRoot {
 
 impl CleanRoot {
     /// Makes one in the network of a guest.
-    pub fn make(bench: &Bench, guest: &Guest, disks: &[LoopDevice]) -> Self {
-        let mut command = guest.beside("unshare");
+    pub fn beside(guest: &Guest, bench: &Bench, disks: &[LoopDevice]) -> Self {
+        Self::make(guest.beside("unshare"), bench, disks)
+    }
+
+    /// Makes one with a network of its own.
+    pub fn alone(bench: &Bench, disks: &[LoopDevice]) -> Self {
+        let mut command = Command::new("unshare");
+        command.arg("--net");
+        Self::make(command, bench, disks)
+    }
+
+    fn make(mut command: Command, bench: &Bench, disks: &[LoopDevice]) -> Self {
         command.args(["--mount", "--propagation", "private", "sh", "-c", SETUP, "sh"]);
         command.arg(bench.make_folder("root")).arg(PROGRAM).args(disks.iter().map(LoopDevice::path));
         let mut holder = command.stdout(Stdio::piped()).spawn().unwrap();

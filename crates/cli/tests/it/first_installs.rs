@@ -1,5 +1,5 @@
-//! A first installation by the documents alone, in full runs: what docs/install.md says for the server, in a clean root, and what
-//! `spindle setup` prints for the host, in the emulated Debian. Commands are counted, and the time is taken.
+//! Installations by the documents alone, as docs/install.md says them, in a clean root. Commands of a first installation are counted
+//! and timed, to a filesystem that a host has mounted: in full runs, because that host is the emulated Debian.
 
 use crate::{
     clean_root::CleanRoot,
@@ -9,7 +9,7 @@ use crate::{
     judged_exports::until,
     setups::script_of,
     spindle::{Bench, signal},
-    storage::LoopDevice,
+    storage::{LoopDevice, may_mount},
 };
 use std::{
     fs,
@@ -23,10 +23,17 @@ const TIME_MAX: Duration = Duration::from_secs(15 * 60);
 const COMMANDS_MAX: usize = 5;
 
 /// Where the commands of docs/install.md are not run as they stand.
-const REPLACED: [(&str, Replacement); 3] = [
+const REPLACED: [(&str, Replacement); 10] = [
     ("sudo spindle setup", Replacement::AtTerminal),
     ("sudo systemctl enable --now spindle", Replacement::Service),
     ("sudo spindle event test", Replacement::LeftOut("no mail address is given")),
+    ("sudo spindle advise --template | sudo tee /etc/spindle/site.toml", Replacement::Edited),
+    ("sudo spindle apply /etc/spindle/site.toml --dry-run", Replacement::HasChanges),
+    ("sudo systemctl start spindle", Replacement::Service),
+    ("sudo systemctl reload spindle", Replacement::Reload),
+    ("systemctl status spindle", Replacement::LeftOut("there is no systemd")),
+    ("journalctl -u spindle", Replacement::LeftOut("there is no systemd")),
+    ("sudo spindle top", Replacement::LeftOut("it runs until somebody ends it")),
 ];
 
 #[derive(Clone, Copy)]
@@ -35,6 +42,12 @@ enum Replacement {
     AtTerminal,
     /// The test starts the service as its unit does: there is no systemd.
     Service,
+    /// The test sends the signal that the unit sends.
+    Reload,
+    /// As it stands; then the test edits the file.
+    Edited,
+    /// As it stands; it ends with 1, because there are changes.
+    HasChanges,
     LeftOut(&'static str),
 }
 
@@ -61,29 +74,69 @@ struct Administrator<'a> {
     set_up: String,
 }
 
-impl Administrator<'_> {
+impl<'a> Administrator<'a> {
+    fn at(bench: &'a Bench, root: CleanRoot, disks: &'a [LoopDevice], iqn: String) -> Self {
+        Self { bench, root, disks, iqn, service: None, typed: 0, set_up: String::new() }
+    }
+
     /// Runs a line of docs/install.md.
     fn type_line(&mut self, line: &str) {
         let command = line.split(" #").next().unwrap().trim();
         let replacement = REPLACED.iter().find(|(from, _)| *from == command).map(|(_, how)| *how);
         if let Some(Replacement::LeftOut(why)) = replacement {
-            println!("note: left out: {command}: {why}");
+            println!("left out: {command}: {why}");
             return;
         }
         self.typed += 1;
         match replacement {
             Some(Replacement::AtTerminal) => self.set_up(),
             Some(Replacement::Service) => self.start_service(),
-            Some(Replacement::LeftOut(_)) | None => {
-                let output = self.root.shell(command);
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                assert!(
-                    output.status.success(),
-                    "{command}: {said}{}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
+            Some(Replacement::Reload) => self.reload(),
+            Some(Replacement::Edited) => {
+                self.shell(command, 0);
+                self.edit();
             }
+            Some(Replacement::HasChanges) => self.shell(command, 1),
+            Some(Replacement::LeftOut(_)) | None => self.shell(command, 0),
         }
+    }
+
+    /// Runs a command that ends with this code.
+    fn shell(&self, command: &str, code: i32) {
+        let output = self.root.shell(command);
+        let [said, complaint] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        assert_eq!(output.status.code(), Some(code), "{command}: {said}{complaint}");
+    }
+
+    /// Puts a pool of the disks and a volume in place of the rows of the site file.
+    fn edit(&self) {
+        let names: Vec<String> =
+            self.disks.iter().map(|disk| format!("'{}'", disk.path().display())).collect();
+        let rows = format!(
+            "[serve]\nnbd = 'none'\n[[group]]\nname = 'mail'\ndevices = [{}]\n\
+             [[volume]]\nname = 'store'\ngroup = 'mail'\ngb = 0.1\n",
+            names.join(", ")
+        );
+        self.shell(&format!("cat > /etc/spindle/site.toml <<'END'\n{rows}END"), 0);
+    }
+
+    fn reload(&self) {
+        signal(&self.service.as_ref().expect("it was started").0, "HUP");
+        until("the file is applied again", || {
+            self.log().contains("\n/etc/spindle/site.toml: nothing to change\n")
+        });
+    }
+
+    /// Output of the service.
+    fn log(&self) -> String {
+        fs::read_to_string(self.bench.path("log")).unwrap()
+    }
+
+    /// Ends the service as systemd does.
+    fn end_service(&mut self) {
+        let mut service = self.service.take().unwrap();
+        signal(&service.0, "TERM");
+        assert!(service.0.wait().unwrap().success(), "{}", self.log());
     }
 
     fn set_up(&mut self) {
@@ -99,10 +152,9 @@ impl Administrator<'_> {
 
     fn start_service(&mut self) {
         let mut service = Service(self.root.start_service(self.bench));
-        let said = || fs::read_to_string(self.bench.path("log")).unwrap();
         until("the service serves", || {
-            assert!(service.0.try_wait().unwrap().is_none(), "{}", said());
-            said().contains("\nserving;")
+            assert!(service.0.try_wait().unwrap().is_none(), "{}", self.log());
+            self.log().contains("\nserving;")
         });
         self.service = Some(service);
     }
@@ -132,16 +184,10 @@ fn disks_become_a_mounted_filesystem_of_a_host_by_the_documents_alone() {
     let begun = Instant::now();
     let name = guest.must("cat /etc/iscsi/initiatorname.iscsi");
     let iqn = name.trim().strip_prefix("InitiatorName=").unwrap().to_owned();
-    let root = CleanRoot::make(&bench, &guest, &disks);
-    let mut administrator = Administrator {
-        bench: &bench,
-        root,
-        disks: &disks,
-        iqn,
-        service: None,
-        typed: 1,
-        set_up: String::new(),
-    };
+    let root = CleanRoot::beside(&guest, &bench, &disks);
+    let mut administrator = Administrator::at(&bench, root, &disks, iqn);
+    // The name was read at the host.
+    administrator.typed += 1;
     first.lines().for_each(|line| administrator.type_line(line));
     let pasted = script_of(&administrator.set_up);
     println!("{}", guest.must(&pasted));
@@ -168,7 +214,28 @@ fn disks_become_a_mounted_filesystem_of_a_host_by_the_documents_alone() {
     guest.must("iscsiadm -m node -L automatic && sleep 2 && udevadm settle && mount -a");
     guest.must("grep -x 'a message' /srv/mail/store/message && umount /srv/mail/store /srv/mail/log");
     guest.must("iscsiadm -m node -u");
-    let mut service = administrator.service.take().unwrap();
-    signal(&service.0, "TERM");
-    assert!(service.0.wait().unwrap().success());
+    administrator.end_service();
+}
+
+#[test]
+fn a_site_file_that_is_written_by_hand_is_served_by_the_service_as_the_document_says() {
+    if !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let disks: Vec<LoopDevice> = (0..2).map_while(|_| LoopDevice::new(256 << 20)).collect();
+    if disks.len() < 2 {
+        return;
+    }
+    let [by_hand, later] = &blocks_below("docs/install.md", "### Or write the site file yourself", "sh")[..]
+    else {
+        panic!("two blocks: to the first start, and afterwards")
+    };
+    let root = CleanRoot::alone(&bench, &disks);
+    let mut administrator = Administrator::at(&bench, root, &disks, String::new());
+    by_hand.lines().chain(later.lines()).for_each(|line| administrator.type_line(line));
+    let shown = administrator.root.shell("stat -c %U:%G:%a /etc/spindle/site.toml && spindle pool show mail");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.starts_with("root:spindle:640\n") && shown.contains("store"), "{shown}");
+    administrator.end_service();
 }
