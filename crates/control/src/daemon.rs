@@ -6,6 +6,7 @@ use crate::{
     pool_peers::PoolPeers,
     pool_thread::{PoolSetting, PoolThread, ThreadStart},
     portal::{PortalAddresses, PortalSetting, PortalThread, no_thread},
+    presenting::board::PresentationBoard,
 };
 use nbd::{ServerOptions, server::portal::MovingClient};
 use report::Refusal;
@@ -114,6 +115,11 @@ impl Daemon {
     /// The site for DR groups of all pools.
     pub fn dr_access(&self) -> DrAccess {
         self.peers.dr.clone()
+    }
+
+    /// The presentations of all pools.
+    pub(crate) fn presentations(&self) -> PresentationBoard {
+        self.peers.presentations.clone()
     }
 
     /// Opens pools, all at the same time, each on a thread of its own, and waits [`OPENED_WITHIN`] for them.

@@ -20,7 +20,7 @@
 //! and groups over several of them; [`job_keeper`], jobs over restarts; [`journal`], what the daemon remembers over a restart;
 //! [`space_counter`]; [`history`], performance over time; [`metrics`], what
 //! Prometheus sees; [`kinds`], [`conditions`] and [`notifying`], events for people; above them [`site`], from a site file to all of it, [`recovery`], the way back to it from its pools,
-//! [`schedules`], its snapshots, [`sets`], its backups, [`dr`], its copies at other sites, and [`web`], the API.
+//! [`schedules`], its snapshots, [`presenting`], points for single hosts, [`sets`], its backups, [`dr`], its copies at other sites, and [`web`], the API.
 //!
 //! Invariants:
 //!
@@ -56,6 +56,7 @@ pub mod pool_peers;
 pub mod pool_thread;
 mod pool_transfers;
 pub mod portal;
+pub mod presenting;
 pub mod recovery;
 mod row_tag;
 pub mod schedules;

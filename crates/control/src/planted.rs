@@ -82,6 +82,26 @@ impl FollowBug {
         [Self::KeptBySecondary, Self::SuccessionForgotten, Self::VerdictOfAnotherClone];
 }
 
+/// A bug to plant in presentations (`presentations`).
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PresentBug {
+    /// A server that was down at the end serves it again for a moment.
+    ServedAfterItsTime,
+    /// The clone stays when the presentation ends.
+    CloneLeftBehind,
+    /// What a crash left half-begun is not undone.
+    HalfBegunStays,
+    /// The point is not held.
+    PointNotHeld,
+}
+
+impl PresentBug {
+    /// Those that a run of the simulator notices.
+    pub const ALL: [Self; 4] =
+        [Self::ServedAfterItsTime, Self::CloneLeftBehind, Self::HalfBegunStays, Self::PointNotHeld];
+}
+
 /// A bug to plant in the hosting of DR groups (`dr_crashes`).
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +156,7 @@ impl DrBug {
 
 #[cfg(debug_assertions)]
 mod planting {
-    use super::{ApplyBug, DrBug, FollowBug, GroupBug, SetBug};
+    use super::{ApplyBug, DrBug, FollowBug, GroupBug, PresentBug, SetBug};
     use std::cell::Cell;
 
     thread_local! {
@@ -144,6 +164,7 @@ mod planting {
         static PLANTED_IN_GROUPS: Cell<Option<GroupBug>> = const { Cell::new(None) };
         static PLANTED_IN_SETS: Cell<Option<SetBug>> = const { Cell::new(None) };
         static PLANTED_IN_FOLLOWING: Cell<Option<FollowBug>> = const { Cell::new(None) };
+        static PLANTED_IN_PRESENTING: Cell<Option<PresentBug>> = const { Cell::new(None) };
         static PLANTED_IN_DR: Cell<Option<DrBug>> = const { Cell::new(None) };
     }
 
@@ -165,6 +186,26 @@ mod planting {
 
     pub(crate) fn is_in_following(bug: FollowBug) -> bool {
         PLANTED_IN_FOLLOWING.get() == Some(bug)
+    }
+
+    /// Runs `work` with a bug planted in all presentations of this thread.
+    #[doc(hidden)]
+    pub fn with_present_bug<T>(bug: PresentBug, work: impl FnOnce() -> T) -> T {
+        /// Ends the bug, also if the work panics.
+        struct Planted;
+        impl Drop for Planted {
+            fn drop(&mut self) {
+                PLANTED_IN_PRESENTING.set(None);
+            }
+        }
+        let before = PLANTED_IN_PRESENTING.replace(Some(bug));
+        assert_eq!(before, None, "one bug at a time");
+        let _planted = Planted;
+        work()
+    }
+
+    pub(crate) fn is_in_presenting(bug: PresentBug) -> bool {
+        PLANTED_IN_PRESENTING.get() == Some(bug)
     }
 
     /// Runs `work` with a bug planted in all DR groups of this thread.
@@ -237,9 +278,9 @@ mod planting {
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use planting::{is, is_in_dr, is_in_following, is_in_groups, is_in_sets};
+pub(crate) use planting::{is, is_in_dr, is_in_following, is_in_groups, is_in_presenting, is_in_sets};
 #[cfg(debug_assertions)]
-pub use planting::{with_bug, with_dr_bug, with_follow_bug, with_group_bug, with_set_bug};
+pub use planting::{with_bug, with_dr_bug, with_follow_bug, with_group_bug, with_present_bug, with_set_bug};
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is(_: ApplyBug) -> bool {
@@ -263,5 +304,10 @@ pub(crate) const fn is_in_following(_: FollowBug) -> bool {
 
 #[cfg(not(debug_assertions))]
 pub(crate) const fn is_in_sets(_: SetBug) -> bool {
+    false
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) const fn is_in_presenting(_: PresentBug) -> bool {
     false
 }

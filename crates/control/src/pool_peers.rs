@@ -2,7 +2,7 @@
 //!
 //! Invariant: a pool is here while its thread serves it. One whose thread has panicked takes no orders any more.
 
-use crate::{dr::access::DrAccess, order::Orders};
+use crate::{dr::access::DrAccess, order::Orders, presenting::board::PresentationBoard};
 use array::format::PoolId;
 use std::{
     collections::BTreeMap,
@@ -15,6 +15,8 @@ pub struct PoolPeers {
     orders: Arc<Mutex<BTreeMap<PoolId, Orders>>>,
     /// For DR groups of all pools.
     pub(crate) dr: DrAccess,
+    /// Points that are presented to hosts.
+    pub(crate) presentations: PresentationBoard,
 }
 
 impl PoolPeers {

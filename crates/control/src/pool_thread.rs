@@ -12,6 +12,7 @@ use crate::{
     order::{Order, Orders, do_orders},
     pool_changes::PoolChanges,
     pool_peers::PoolPeers,
+    presenting::pool_presentations::{PoolPresentations, ServedPresentations},
     space_counter::SpaceCounter,
     view::{FiguresPublisher, FiguresReader, PoolView, ViewPublisher},
 };
@@ -99,6 +100,8 @@ pub struct ServedPool {
     pub(crate) rehearsals: PoolRehearsals,
     /// The cuts that readers of these see.
     pub(crate) replica_views: Rc<PoolReplicaViews>,
+    /// Its points that are presented to hosts.
+    pub(crate) presentations: PoolPresentations,
     pub(crate) notices: NoticeSender,
     nbd: Rc<ThreadServer>,
     iscsi: Rc<ThreadTargets>,
@@ -167,8 +170,9 @@ impl ServedPool {
 
     fn serve_open(&self, wanted: &WantedExports) -> Result<Vec<String>, Refusal> {
         self.dr.note_serving(wanted);
-        let open = self.effective(wanted);
+        let (open, presentations) = self.with_presentations(wanted);
         let AssembledExports { nbd, targets, warnings } = self.exports.assemble(&open)?;
+        self.presentations.note_served(presentations);
         self.wanted.replace(wanted.clone());
         self.serve(PoolServices { exports: nbd, targets, access: open.access.clone() });
         self.iscsi.targets().update_sessions();
@@ -190,15 +194,29 @@ impl ServedPool {
     /// The exports that are wanted, as hosts reach them now: without the volumes of DR groups that do not serve, with what came with those that
     /// do.
     pub(crate) fn effective(&self, wanted: &WantedExports) -> WantedExports {
-        self.rehearsals.with_clones(&self.pool, self.dr.served_part(wanted))
+        self.with_presentations(wanted).0
+    }
+
+    fn with_presentations(&self, wanted: &WantedExports) -> (WantedExports, ServedPresentations) {
+        let all = self.rehearsals.with_clones(&self.pool, self.dr.served_part(wanted));
+        self.presentations.with_presented(&self.pool, all, self.world.wall().seconds)
     }
 
     /// Serves again what is wanted: other volumes of DR groups may be open to hosts now.
     pub(crate) fn serve_again(&self) {
-        let wanted = self.wanted.borrow().clone();
-        if let Err(refusal) = self.serve_open(&wanted) {
+        if let Err(refusal) = self.try_serve_again() {
             self.notices.warn(format!("what hosts may reach could not be changed: {refusal}"));
         }
+    }
+
+    /// As [`Self::serve_again`], for callers who need to know.
+    ///
+    /// # Errors
+    ///
+    /// Something that is wanted cannot be served: everything is as it was.
+    pub(crate) fn try_serve_again(&self) -> Result<(), Refusal> {
+        let wanted = self.wanted.borrow().clone();
+        self.serve_open(&wanted).map(|_| ())
     }
 
     /// Ends the clients of exports and targets with these volumes that are not served any more. Returns how many are left.
@@ -485,6 +503,7 @@ async fn run(
         dr: PoolDrGroups::open((&world, &pool), &notices, &peers.dr),
         rehearsals: PoolRehearsals::default(),
         replica_views: PoolReplicaViews::new(),
+        presentations: PoolPresentations::new(&peers.presentations, pool.id()),
         notices: notices.clone(),
         pool,
         nbd: Rc::clone(&nbd),
@@ -498,6 +517,8 @@ async fn run(
         services_revision: Cell::new(0),
     });
     served.serve(services);
+    let holds = peers.presentations.clone();
+    served.exports.set_holds(Rc::new(move |volume, snapshot| holds.check_not_held(volume, snapshot)));
     served.dr.watch(&served);
     PoolRehearsals::watch(&served);
     PoolReplicaViews::watch(&served);

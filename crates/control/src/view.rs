@@ -15,6 +15,7 @@ use crate::{
     metrics::NamedFigures,
     order::map_rows,
     pool_thread::{ListedServices, ServedPool, current},
+    presenting::pool_presentations::PresentationProblems,
     session_view::SessionView,
 };
 use array::{
@@ -68,6 +69,8 @@ pub struct PoolView {
     pub dr: Arc<DrGroups>,
     /// Rehearsals of these that are under way.
     pub rehearsals: Arc<Vec<RehearsalView>>,
+    /// Presentations that are not served, although it is their time.
+    pub(crate) presentation_problems: Arc<PresentationProblems>,
     /// NBD exports.
     pub exports: Arc<Vec<ListedExport>>,
     /// iSCSI targets.
@@ -193,6 +196,7 @@ impl ViewPublisher {
             unsettled: Arc::clone(&self.unsettled),
             dr: Arc::new(self.pool.dr.view()),
             rehearsals: Arc::new(self.pool.rehearsals.views()),
+            presentation_problems: self.pool.presentations.served().problems,
             exports: Arc::clone(&self.exports),
             targets: Arc::clone(&self.targets),
             access,

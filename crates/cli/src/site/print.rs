@@ -39,6 +39,7 @@ async fn served(world: &World, arguments: &SiteArguments) -> Result<(String, Vec
     let state = host_files::canonical(&state).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let text = journal.served_site().map_err(|error| error.refusal())?;
     let names = PeerNames::of(&journal).map_err(|error| error.refusal())?;
+    let presentations = journal.presentations().map_err(|error| error.refusal())?;
     drop(journal);
     folder.leave_as_it_was();
     let text = text.ok_or_else(|| {
@@ -48,7 +49,7 @@ async fn served(world: &World, arguments: &SiteArguments) -> Result<(String, Vec
         )
     })?;
     let context = SiteContext { folder: state.clone(), state, site: arguments.place.site.clone() };
-    printed_closed_site(world, &text, (&context, &names)).await
+    printed_closed_site(world, &text, (&context, &names), &presentations).await
 }
 
 async fn adopted(world: &World, arguments: &SiteArguments) -> Result<(String, Vec<String>), Refusal> {

@@ -30,7 +30,7 @@ impl CloneUse {
 }
 
 /// A name for the clone that no other volume has.
-pub(super) fn free_name(all: &[VolumeInfo], plain: &str, clone: VolumeId) -> String {
+pub(crate) fn free_name(all: &[VolumeInfo], plain: &str, clone: VolumeId) -> String {
     let is_taken = |name: &str| all.iter().any(|known| known.name == name && known.volume != clone);
     let mut names = std::iter::once(plain.to_owned()).chain((2..).map(|n| format!("{plain}{n}")));
     names.find(|name| !is_taken(name)).expect("numbers do not end")

@@ -20,7 +20,7 @@ mod could_serve;
 mod etcd_gateway;
 mod etcd_witness;
 pub(crate) mod group_clients;
-mod group_clones;
+pub(crate) mod group_clones;
 mod group_orders;
 pub mod group_report;
 pub mod group_services;

@@ -16,6 +16,7 @@ use super::{
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
     pairings::PAIRINGS,
+    presentations::PRESENTATIONS,
     recovery::RECOVERY,
     rehearsals::REHEARSALS,
     replies::{REPLIES, REPLY_ORDER},
@@ -215,6 +216,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         DR_CLIENTS.name(),
         DR_SETS.name(),
         DR_MAKINGS.name(),
+        PRESENTATIONS.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -240,6 +242,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(DR_CLIENTS)?;
     transaction.open_table(DR_SETS)?;
     transaction.open_table(DR_MAKINGS)?;
+    transaction.open_table(PRESENTATIONS)?;
     Ok(())
 }
 

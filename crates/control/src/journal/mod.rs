@@ -29,6 +29,7 @@ mod error;
 pub mod events;
 mod jobs;
 pub mod pairings;
+mod presentations;
 pub mod recovery;
 pub mod rehearsals;
 pub mod replies;

@@ -199,6 +199,7 @@ fn renamed(found: &FoundPool, name: &str) -> FoundPool {
         devices: found.devices.clone(),
         drives: found.drives,
         volumes: found.volumes.clone(),
+        presented: found.presented.clone(),
     }
 }
 

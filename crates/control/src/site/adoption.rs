@@ -2,7 +2,7 @@
 
 use super::known_dr_group::{KnownDrGroups, with_dr_groups};
 use crate::view::{PoolView, VolumeView};
-use array::format::{RedundancyClass, row::WriteCache};
+use array::format::{RedundancyClass, VolumeId, row::WriteCache};
 use plan::{
     catalogue::Raid,
     site::{
@@ -33,13 +33,20 @@ pub struct FoundPool {
     pub devices: Vec<String>,
     pub drives: u32,
     pub volumes: Vec<VolumeView>,
+    /// Clones of presentations, which no site file needs.
+    pub presented: BTreeSet<VolumeId>,
 }
 
 impl FoundPool {
     /// A pool that is served.
-    pub(super) fn served(name: &str, folder: PathBuf, view: &PoolView) -> Self {
+    pub(super) fn served(
+        name: &str,
+        folder: PathBuf,
+        view: &PoolView,
+        presented: BTreeSet<VolumeId>,
+    ) -> Self {
         let volumes = listed_volumes(view.volumes.iter().cloned());
-        Self { name: name.to_owned(), folder, devices: Vec::new(), drives: 0, volumes }
+        Self { name: name.to_owned(), folder, devices: Vec::new(), drives: 0, volumes, presented }
     }
 
     /// Looks into the pool of a folder. Nothing is written.
@@ -64,6 +71,7 @@ impl FoundPool {
             devices: devices.map(|path| path.display().to_string()).collect(),
             drives: u32::try_from(drives.len()).unwrap_or(u32::MAX),
             volumes: listed_volumes(open.pool.volumes().into_iter().map(VolumeView::of)),
+            presented: BTreeSet::new(),
             folder,
         })
     }
@@ -76,6 +84,7 @@ impl FoundPool {
             devices: pool.devices.clone(),
             drives: u32::try_from(pool.drives()).unwrap_or(u32::MAX),
             volumes: listed_volumes(pool.pool.volumes().into_iter().map(VolumeView::of)),
+            presented: BTreeSet::new(),
         }
     }
 
@@ -224,7 +233,8 @@ fn without_lost_dr_groups(mut site: Site) -> (Site, Vec<String>) {
     (site, left_out)
 }
 
-/// The same site with its volumes as the pools have them now, and those of the pools that it lacks. Of volumes that are not in
+/// The same site with its volumes as the pools have them now, and those of the pools that it lacks, without clones of
+/// presentations. Of volumes that are not in
 /// an open pool any more, those stay that `keeps`.
 pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(&Volume) -> bool) -> Site {
     let open: BTreeSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -242,7 +252,10 @@ pub(super) fn refreshed_volumes(site: Site, pools: &[FoundPool], keeps: impl Fn(
     }
     for pool in pools.iter().filter(|pool| site.group(&pool.name).is_some()) {
         // Volumes of the site were taken out above.
-        let new = pool.volumes.iter().filter(|one| known.contains_key(&(&*pool.name, &*one.name)));
+        let is_new = |one: &&VolumeView| {
+            known.contains_key(&(&*pool.name, &*one.name)) && !pool.presented.contains(&one.volume)
+        };
+        let new = pool.volumes.iter().filter(is_new);
         volumes.extend(new.map(|known| adopted(&pool.name, known, Volume::default())));
     }
     Site { volumes, ..site }
@@ -388,7 +401,14 @@ mod tests {
 
     fn pool(name: &str, volumes: Vec<VolumeView>) -> FoundPool {
         let folder = format!("/srv/{name}").into();
-        FoundPool { name: name.to_owned(), folder, devices: Vec::new(), drives: 8, volumes }
+        FoundPool {
+            name: name.to_owned(),
+            folder,
+            devices: Vec::new(),
+            drives: 8,
+            volumes,
+            presented: BTreeSet::new(),
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::{
     metrics::MetricsSetting,
     order::{OrderRefusal, Orders},
     pool_thread::{ServedPool, current},
+    presenting::board::PresentationBoard,
     schedules::ScheduleView,
     sets::ServedSet,
     several_pools::OperationPlaces,
@@ -45,6 +46,7 @@ pub struct SiteHandle {
     progress: ApplyProgress,
     /// Of work over several pools.
     pub operation_places: Arc<OperationPlaces>,
+    pub(crate) presentations: PresentationBoard,
 }
 
 /// Schedules and sets, as their flows show them.
@@ -71,6 +73,8 @@ pub struct SiteView {
     pub metrics: Arc<MetricsSetting>,
     /// The address at which exports are served over NBD, and whether over TLS; `None` if none are.
     pub nbd: Option<(Address, bool)>,
+    /// The address at which targets are served over iSCSI; `None` if none are.
+    pub iscsi: Option<Address>,
     /// DR groups of the site file that are made once their other sites are connected.
     pub waiting_dr_groups: Arc<[WaitingDrGroup]>,
 }
@@ -187,9 +191,9 @@ impl SiteHandle {
         backups: BackupViews,
         requests: [mpsc::Sender<SiteRequest>; 2],
         progress: ApplyProgress,
-        operation_places: Arc<OperationPlaces>,
+        (operation_places, presentations): (Arc<OperationPlaces>, PresentationBoard),
     ) -> Self {
-        Self { site, backups, requests, progress, operation_places }
+        Self { site, backups, requests, progress, operation_places, presentations }
     }
 
     /// The progress of the schedules in each pool, a minute old at most.
@@ -255,6 +259,13 @@ impl PoolHandle {
         let mut views = self.views.clone();
         // An error is the end of the thread.
         let _ = views.wait_for(|view| view.catalogue_revision >= revision).await;
+    }
+
+    /// Waits until the view shows what is served since a revision, or the thread has ended.
+    pub async fn shows_services(&self, revision: u64) {
+        let mut views = self.views.clone();
+        // An error is the end of the thread.
+        let _ = views.wait_for(|view| view.services_revision >= revision).await;
     }
 
     /// Waits until the view shows the pool's drives and jobs as of a revision, or the thread has ended.

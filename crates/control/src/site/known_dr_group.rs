@@ -306,6 +306,7 @@ mod tests {
             devices: Vec::new(),
             drives: 2,
             volumes: Vec::new(),
+            presented: BTreeSet::new(),
         };
         let known = KnownDrGroups { groups: known.to_vec(), ..KnownDrGroups::default() };
         let (site, left_out) = with_dr_groups(site, &[pool], &known);

@@ -21,7 +21,7 @@ impl SiteServer {
         Ok(())
     }
 
-    /// Refuses a volume with a backup that is locked.
+    /// Refuses a volume with a backup that is locked, or a point that is presented.
     pub(super) async fn check_volume_unlocked(&self, pool: &str, name: &str) -> Result<(), Refusal> {
         let name = name.to_owned();
         let points = self.order(pool, "look at snapshots", move |served| {
@@ -31,6 +31,7 @@ impl SiteServer {
             })
         });
         let Some((volume, points)) = points.await? else { return Ok(()) };
+        self.daemon.presentations().check_volume_not_held(volume)?;
         let (sets, now_s) = (self.sets.shown().borrow().clone(), self.world.wall().seconds);
         points.iter().try_for_each(|point| check_unlocked(&sets, (volume, point), now_s))
     }

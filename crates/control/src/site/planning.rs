@@ -10,11 +10,12 @@ use super::{
     pool_answers::UnansweredPools,
     server::{SiteServer, WantedAddresses, parse},
     wanted::{SiteContext, WantedSite},
-    wanted_pool::{WantedDrives, WantedPool},
+    wanted_pool::{WantedDrives, WantedPool, WantedVolume},
 };
 use crate::{
     job_request::RequestedJob,
     journal::{DaemonJournal, JournalPool},
+    presenting::board::PresentationBoard,
 };
 use plan::site::{Site, Volume};
 use report::Refusal;
@@ -74,6 +75,7 @@ pub(super) struct SitePlanner {
     pub addresses: Rc<WantedAddresses>,
     pub view: watch::Receiver<Arc<SiteView>>,
     pub unanswered: UnansweredPools,
+    pub presentations: PresentationBoard,
 }
 
 impl SiteServer {
@@ -328,8 +330,10 @@ impl SitePlanner {
     /// The pools that are open, with their volumes.
     pub fn found_pools(&self) -> Vec<FoundPool> {
         let view = self.view.borrow();
-        let found =
-            |pool: &PoolHandle| Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?));
+        let found = |pool: &PoolHandle| {
+            let clones = self.presentations.clones();
+            Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?, clones))
+        };
         view.pools.values().filter_map(found).collect()
     }
 
@@ -356,7 +360,15 @@ impl SitePlanner {
                 known.pools.insert(pool.name.clone(), None);
                 refused.insert(pool.name.clone(), refusal);
             } else if let Some(open) = self.pool(&pool.name) {
-                let volumes = open.last_view().volumes.to_vec();
+                let mut volumes = open.last_view().volumes.to_vec();
+                let clones = self.presentations.clones();
+                let is_named = |name: &str| {
+                    let is_named =
+                        |wanted: &WantedVolume| wanted.name == name || wanted.was.as_deref() == Some(name);
+                    pool.volumes.iter().any(is_named)
+                };
+                // They end by the clock.
+                volumes.retain(|volume| is_named(&volume.name) || !clones.contains(&volume.volume));
                 known.pools.insert(pool.name.clone(), Some(volumes));
                 known.notes.extend(fixed_differences(pool, &open));
             } else if self.places.is_made(pool) {

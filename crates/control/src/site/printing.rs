@@ -2,12 +2,12 @@
 
 use super::{
     adoption::{FoundPool, refreshed_with},
-    handle::{PoolHandle, SiteAnswer, SiteView},
+    handle::{PoolHandle, SiteAnswer, SiteHandle},
     known_dr_group::{KnownDrGroups, PeerNames},
     server::parse,
     wanted::{SiteContext, WantedSite},
 };
-use crate::journal::DaemonJournal;
+use crate::{journal::DaemonJournal, presenting::Presentation};
 use report::Refusal;
 use serving::pool::{folder::OpenReadOnlyPool, record::is_pool};
 use world::World;
@@ -17,12 +17,15 @@ use world::World;
 /// # Errors
 ///
 /// No site file was applied, or the site and the pools contradict each other.
-pub fn printed_site(journal: &DaemonJournal, view: &SiteView) -> Result<SiteAnswer, Refusal> {
+pub fn printed_site(journal: &DaemonJournal, handle: &SiteHandle) -> Result<SiteAnswer, Refusal> {
+    let (view, clones) = (handle.look(), handle.presentations.clones());
     let text = journal.served_site().map_err(|error| error.refusal())?;
     let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-    let found = |pool: &PoolHandle| Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?));
+    let found = |pool: &PoolHandle| {
+        Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?, clones.clone()))
+    };
     let pools: Vec<FoundPool> = view.pools.values().filter_map(found).collect();
-    let dr_groups = KnownDrGroups::of(view, journal).map_err(|error| error.refusal())?;
+    let dr_groups = KnownDrGroups::of(&view, journal).map_err(|error| error.refusal())?;
     let (site, notes) = refreshed_with(parse(&text)?, &pools, Some(&dr_groups))?;
     Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })
 }
@@ -37,13 +40,15 @@ pub async fn printed_closed_site(
     world: &World,
     text: &str,
     (context, names): (&SiteContext, &PeerNames),
+    presentations: &[Presentation],
 ) -> Result<(String, Vec<String>), Refusal> {
     let site = parse(text)?;
     let (mut pools, mut dr_groups) = (Vec::new(), KnownDrGroups::default());
     for pool in WantedSite::described(&site, context)?.pools.iter().filter(|pool| is_pool(&pool.folder)) {
         let open = OpenReadOnlyPool::open(world, &pool.folder).await?;
         dr_groups.add_closed(&pool.name, &open.pool, names);
-        pools.push(FoundPool { name: pool.name.clone(), ..FoundPool::of(&open, &pool.folder)? });
+        let presented = presentations.iter().filter_map(Presentation::clone_id).collect();
+        pools.push(FoundPool { name: pool.name.clone(), presented, ..FoundPool::of(&open, &pool.folder)? });
     }
     let (site, left_out) = refreshed_with(site, &pools, Some(&dr_groups))?;
     Ok((site.to_toml(), left_out))

@@ -80,7 +80,8 @@ impl SiteServer {
         let backups = BackupViews { schedules: self.schedules.progress(), sets: self.sets.shown() };
         let SiteRequests { view, progress, give, give_plan, .. } = &self.requests;
         let give = [give.clone(), give_plan.clone()];
-        SiteHandle::new(view.subscribe(), backups, give, progress.clone(), Arc::clone(&self.operation_places))
+        let shared = (Arc::clone(&self.operation_places), self.daemon.presentations());
+        SiteHandle::new(view.subscribe(), backups, give, progress.clone(), shared)
     }
 
     /// The next request of another thread.
@@ -142,6 +143,7 @@ impl SiteServer {
             power: self.power,
             site: Arc::clone(&self.served_site),
             metrics: Arc::clone(&self.metrics),
+            iscsi: self.daemon.addresses().iscsi.clone(),
             nbd: self.nbd_address().map(|address| (address, self.uri_tls().is_some())),
             waiting_dr_groups: self.waiting_dr_groups.list(),
         }));

@@ -28,6 +28,7 @@ use crate::{
     notice::NoticeSender,
     order::map_rows,
     portal::{NetworkMaker, PortalAddresses, PortalSetting},
+    presenting::{keeper::PresentationKeeper, presenter::Presenter},
     schedules::keeper::ScheduleKeeper,
     sets::{CatalogueFiles, keeper::SetFlows},
     several_pools::OperationPlaces,
@@ -95,6 +96,7 @@ pub struct SiteServer {
     pub(super) requests: SiteRequests,
     pub(super) schedules: ScheduleKeeper,
     pub(super) sets: SetFlows,
+    presentations: PresentationKeeper,
     catalogues: Rc<dyn CatalogueFiles>,
     /// Of this thread: databases that are frozen.
     network: Rc<dyn Network>,
@@ -191,6 +193,7 @@ impl SiteServer {
             addresses: Rc::clone(&addresses),
             view: requests.view.subscribe(),
             unanswered: unanswered.clone(),
+            presentations: daemon.presentations(),
         };
         let mut server = Self {
             world: world.clone(),
@@ -208,6 +211,7 @@ impl SiteServer {
             requests,
             schedules: ScheduleKeeper::new(),
             sets: SetFlows::new(),
+            presentations: PresentationKeeper::default(),
             catalogues,
             network: own_network,
             power: power_of_before(notices),
@@ -369,7 +373,10 @@ impl SiteServer {
         self.schedules.start(&self.world, site.clone(), &self.notices);
         let around =
             (Rc::clone(&self.catalogues), Rc::clone(&self.network), self.daemon.dr_access().sets().clone());
-        self.sets.start(&self.world, site, around, &self.notices);
+        self.sets.start(&self.world, site.clone(), around, &self.notices);
+        let board = self.daemon.presentations();
+        let presenter = Presenter { site, board, notices: self.notices.clone() };
+        self.presentations.start(&self.world, presenter, &self.journal);
     }
 
     /// Ends all sessions, closes all pools, and waits for their threads. Returns the threads that had panicked, with the
@@ -379,6 +386,7 @@ impl SiteServer {
         // They would miss the pools.
         self.schedules.stop().await;
         self.sets.stop().await;
+        self.presentations.stop().await;
         // Pools that are closed have not failed.
         self.requests.view.send_replace(Arc::default());
         self.daemon.stop().await
@@ -413,6 +421,7 @@ fn begin_services(
     let unusable = access.services().load(journal).map_err(|error| error.refusal())?;
     let unread = access.clients().load(journal).map_err(|error| error.refusal())?;
     let unknown = access.sets().load(journal).map_err(|error| error.refusal())?;
+    daemon.presentations().load(journal).map_err(|error| error.refusal())?;
     unusable.iter().chain(&unread).chain(&unknown).for_each(|line| notices.warn(line.clone()));
     let reach = |address: &Option<Address>, is_certified: bool| match address {
         None => PortalReach::Nobody,

@@ -24,6 +24,9 @@ pub use super::{
     notifiers::{NotifierRow, NotifierTest},
     points::{BackupPointList, BackupPointRow},
     power::PowerBody,
+    presentations::{
+        NewPresentationBody, PresentationEndRow, PresentationList, PresentationRow, PresentationState,
+    },
     row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
     sessions::{SessionKind, SessionRow, SessionUnit},

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
 //! `changing` (audit and keys around each change), `expected_tags` (versions of rows), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
-//! `snapshots`, `points`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sets` with `set_rows` and `set_results`, `sessions`, `power`,
+//! `snapshots`, `points`, `presentations`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sets` with `set_rows` and `set_results`, `sessions`, `power`,
 //! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, [`client`] calls them, and [`page_setting`]
 //! is for pages that call them in the process.
 //!
@@ -58,6 +58,7 @@ mod patient_stream;
 mod points;
 mod pools;
 mod power;
+mod presentations;
 mod problem;
 mod router;
 mod row_changes;

@@ -6,8 +6,9 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, schedules, sessions,
-    set_results, sets, site, site_advice, snapshots, space, targets, tokens, transfers, uses, volumes,
+    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, presentations, schedules,
+    sessions, set_results, sets, site, site_advice, snapshots, space, targets, tokens, transfers, uses,
+    volumes,
 };
 use axum::{
     Router,
@@ -112,6 +113,9 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(snapshots::delete))
         .routes(routes!(differences::show))
         .routes(routes!(points::list))
+        .routes(routes!(presentations::create))
+        .routes(routes!(presentations::list))
+        .routes(routes!(presentations::show, presentations::end))
         .routes(routes!(cuts::create))
         .routes(routes!(cuts::settle_pools))
         .routes(routes!(groups::list, groups::create))

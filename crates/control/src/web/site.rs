@@ -53,7 +53,7 @@ impl From<SiteBody> for SiteText {
 pub(super) async fn show(State(api): State<ApiState>, caller: Caller) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
     caller.need_all_pools()?;
-    let SiteAnswer { text, mut notes, .. } = printed_site(&api.journal, &api.site.look())?;
+    let SiteAnswer { text, mut notes, .. } = printed_site(&api.journal, &api.site)?;
     let mut text = text.expect("a file was asked for");
     if caller.need(CallerRole::Admin).is_err() {
         let shown = without_urls(&text)?;

@@ -140,7 +140,10 @@ pub(super) async fn relocate(
     // A request that is repeated may find the volume where it was to go.
     match first_seen.0.filter(|_| identity.may_be_done && source.pool.id == pool.id) {
         Some(before) => transfer.pool = before.pool,
-        None if !is_moved(&source.volume.name) => check_site_lacks(&api, &source)?,
+        None if !is_moved(&source.volume.name) => {
+            api.site.presentations.check_volume_not_held(source.id())?;
+            check_site_lacks(&api, &source)?;
+        }
         None => {}
     }
     if transfer.pool == pool.id.to_string() {

@@ -30,6 +30,7 @@ mod kept_sets;
 mod metrics;
 mod monitoring;
 mod planted;
+mod presentations;
 mod real_threads;
 mod recovery;
 mod row_crashes;

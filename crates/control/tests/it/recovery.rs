@@ -46,6 +46,7 @@ fn pool(number: u8, group: &str, (site, generation): (SiteId, u64), text: &str) 
     };
     assert_eq!(PoolDocument::decode(&document.encode(), pool).unwrap(), document);
     let found = FoundPool {
+        presented: Default::default(),
         name: group.to_owned(),
         folder: format!("/srv/{group}").into(),
         devices: Vec::new(),

@@ -44,6 +44,7 @@ fn recovered(pool: &ReadOnlyPool) -> RecoveredPool {
         },
     };
     let found = FoundPool {
+        presented: Default::default(),
         name: pool.condition().name.clone(),
         folder: format!("/{}", pool.condition().name).into(),
         devices: Vec::new(),

@@ -24,7 +24,8 @@ pub use iscsi_endpoints::{IscsiEndpoints, access_of, assemble, name_of, target_p
 pub use nbd_endpoint::{nbd_endpoint, nbd_exports};
 pub use offers::{ExportOffers, UnitOffer};
 pub use pool_exports::{
-    AssembledExports, EndedServices, PoolExports, WantedExport, WantedExports, WantedTarget, WantedUnit,
+    AssembledExports, EndedServices, HoldCheck, PoolExports, WantedExport, WantedExports, WantedTarget,
+    WantedUnit,
 };
 pub use replica_view::{READERS_CLONE, ReplicaDevice, ReplicaViews, readers_clone_of, replica_of};
 pub use shared::{OpenExports, SharedDevice};

@@ -21,7 +21,10 @@ use crate::{
         volume_change::ChangeablePool,
     },
 };
-use array::{format::VolumeId, pool::Pool};
+use array::{
+    format::{SnapshotId, VolumeId},
+    pool::Pool,
+};
 use iscsi::{
     scsi::{identity::UnitIdentity, unit::LogicalUnit},
     target::{Target, access::AccessList},
@@ -91,6 +94,9 @@ pub struct AssembledExports {
     pub warnings: Vec<String>,
 }
 
+/// Refuses to take away a volume, or one of its snapshots, that is held for somebody.
+pub type HoldCheck = Rc<dyn Fn(VolumeId, Option<SnapshotId>) -> Result<(), Refusal>>;
+
 /// The exports of a pool.
 pub struct PoolExports {
     world: World,
@@ -105,6 +111,7 @@ pub struct PoolExports {
     nbd: RefCell<BTreeMap<String, KeptExport>>,
     /// Of those among the pool's volumes that are replicas.
     replicas: OnceCell<Rc<dyn ReplicaViews>>,
+    holds: OnceCell<HoldCheck>,
 }
 
 /// An NBD export as its clients were promised it.
@@ -137,7 +144,26 @@ impl PoolExports {
             units: RefCell::default(),
             nbd: RefCell::default(),
             replicas: OnceCell::new(),
+            holds: OnceCell::new(),
         }
+    }
+
+    /// Asks `check` before a volume or a snapshot is taken away.
+    ///
+    /// # Panics
+    ///
+    /// If it was called before.
+    pub fn set_holds(&self, check: HoldCheck) {
+        assert!(self.holds.set(check).is_ok(), "a pool is served once");
+    }
+
+    /// Refuses to take away what is held.
+    ///
+    /// # Errors
+    ///
+    /// The volume or the snapshot is held.
+    pub fn check_not_held(&self, volume: VolumeId, snapshot: Option<SnapshotId>) -> Result<(), Refusal> {
+        self.holds.get().map_or(Ok(()), |check| check(volume, snapshot))
     }
 
     /// Serves replicas as `VOLUME@replica`.

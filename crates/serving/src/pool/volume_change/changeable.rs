@@ -113,12 +113,20 @@ impl<'a> ChangeablePool<'a> {
         self.exports?.served(&IdentityOrigin::Volume(volume.volume))
     }
 
-    /// Refuses to take away a volume or snapshot that is served; `name` is shown.
+    /// Refuses to take away a volume or snapshot that is held or served; `name` is shown.
     ///
     /// # Errors
     ///
-    /// It is served.
+    /// It is.
     pub(in crate::pool) fn check_unserved(&self, origin: &IdentityOrigin, name: &str) -> Result<(), Refusal> {
+        let held = match *origin {
+            IdentityOrigin::Volume(volume) => Some((volume, None)),
+            IdentityOrigin::Snapshot(volume, snapshot) => Some((volume, Some(snapshot))),
+            _ => None,
+        };
+        if let (Some(exports), Some((volume, snapshot))) = (self.exports, held) {
+            exports.check_not_held(volume, snapshot)?;
+        }
         self.check_unserved_or(origin, name, "take it out of the site file and apply that first")
     }
 
