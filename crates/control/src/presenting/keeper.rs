@@ -111,7 +111,7 @@ impl Flow {
 
     async fn take(&self, one: &Presentation, step: Due, now: i64) {
         let done = match step {
-            Due::Forget => self.presenter.board.forget(one.id).map_err(PresentationFailure::from),
+            Due::Forget => self.forget(one),
             Due::Undo => match self.pool(one) {
                 Some(pool) => self.presenter.undo(&pool, one).await,
                 None => Ok(()),
@@ -133,6 +133,16 @@ impl Flow {
                 }
             }
         }
+    }
+
+    fn forget(&self, one: &Presentation) -> Result<(), PresentationFailure> {
+        self.presenter.board.forget(one.id)?;
+        let text = format!(
+            "{} is not presented to {} any more: its pool is none of this server any more",
+            one.path, one.initiator
+        );
+        self.presenter.notices.occurred("presentation_cut_off", text);
+        Ok(())
     }
 
     fn warn(&self, one: &Presentation, hosts: &[String]) -> Result<(), PresentationFailure> {

@@ -271,7 +271,7 @@ pub(super) async fn list(
     let mut all = api.site.presentations.all();
     all.sort_by_key(|one| (one.ends_unix_s, one.id));
     let rows = all.iter().filter(|one| {
-        let pool = pool_name(one);
+        let pool = pool_name(&site, one);
         caller.sees(pool)
             && filter.pool.as_ref().is_none_or(|wanted| pool == wanted)
             && filter.volume.as_ref().is_none_or(|wanted| {
@@ -332,13 +332,16 @@ fn presenter(api: &ApiState) -> Presenter {
 
 fn find(api: &ApiState, caller: &Caller, id: &str) -> Result<Presentation, ApiProblem> {
     let found = parse_uuid(id).ok().and_then(|id| api.site.presentations.get(id));
-    let found = found.filter(|one| caller.sees(pool_name(one)));
+    let site = api.site.look();
+    let found = found.filter(|one| caller.sees(pool_name(&site, one)));
     let missing = || ApiProblem::not_found(format!("there is no presentation {id}: it may have ended"));
     found.map(|one| (*one).clone()).ok_or_else(missing)
 }
 
-fn pool_name(one: &Presentation) -> &str {
-    one.path.split('/').next().unwrap_or_default()
+/// Name of the pool: a group may have another name by now.
+fn pool_name<'s>(site: &'s SiteView, one: &'s Presentation) -> &'s str {
+    let before = || one.path.split('/').next().unwrap_or_default();
+    pool_of(site, one).map_or_else(before, |pool| &pool.name)
 }
 
 fn pool_of<'s>(site: &'s SiteView, one: &Presentation) -> Option<&'s PoolHandle> {
