@@ -26,6 +26,7 @@ mod page;
 mod performance;
 mod pool_map;
 mod pools;
+mod presentation;
 mod replication;
 mod schedules;
 mod sessions;
@@ -76,6 +77,9 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/volumes/{volume}/snapshots/{snapshot}", get(snapshot::show))
         .route("/volumes/{volume}/snapshots/{snapshot}/delete", post(snapshot::delete))
         .route("/volumes/{volume}/snapshots/{snapshot}/rollback", post(snapshot::roll_back))
+        .route("/volumes/{volume}/snapshots/{snapshot}/presentations", post(presentation::create))
+        .route("/presentations/{presentation}", get(presentation::show))
+        .route("/presentations/{presentation}/end", post(presentation::end))
         .route("/targets", get(targets::list).post(targets::create))
         .route("/targets/{target}", get(targets::show))
         .route("/targets/{target}/units", post(targets::add_unit))

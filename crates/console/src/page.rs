@@ -53,7 +53,7 @@ const PLACES: [(&str, &str); 11] = [
 ];
 
 /// Changes in words, by the names that `?done=` has.
-const DONE: [(&str, &str); 22] = [
+const DONE: [(&str, &str); 24] = [
     ("acknowledged", "You have taken the condition on. It stays open until it has ended."),
     ("applied", "The site was applied."),
     ("backup", "The backup was made."),
@@ -72,6 +72,8 @@ const DONE: [(&str, &str); 22] = [
     ("scrub-ended", "The scrub ends."),
     ("set", "The settings were changed."),
     ("snapshot", "The snapshot was taken."),
+    ("presented", "The snapshot is presented to the host."),
+    ("withdrawn", "The snapshot is not presented to the host any more."),
     ("snapshot-deleted", "The snapshot was deleted."),
     ("target", "The target was created."),
     ("export", "The export was created."),

@@ -35,7 +35,11 @@ pub(crate) async fn show(visit: Visit, Path((id, snapshot)): Path<(String, Strin
     page(&visit, (&id, &snapshot), None).await
 }
 
-async fn page(visit: &Visit, (id, snapshot): (&str, &str), problem: Option<ApiProblem>) -> PageResult {
+pub(crate) async fn page(
+    visit: &Visit,
+    (id, snapshot): (&str, &str),
+    problem: Option<ApiProblem>,
+) -> PageResult {
     let (volume, snapshot) = found(visit, (id, snapshot)).await?;
     let title = format!("Snapshot {} of {}/{}", snapshot.name, volume.pool, volume.name);
     let frame = Frame::new(visit, title, "Volumes").await?.with_problem(problem);

@@ -3,7 +3,7 @@
 use crate::{
     fields::SIZE_UNITS,
     page::{Frame, PageResult, shown},
-    shown as show,
+    presentation, shown as show,
     snapshot::snapshots_of,
     timeline::timeline,
     visit::{Visit, escaped},
@@ -12,7 +12,7 @@ use askama::Template;
 use axum::extract::Path;
 use control::web::{
     ApiProblem, VolumeSpaceRow,
-    client::VolumeUses,
+    client::{PresentationRow, VolumeUses},
     rows::{SnapshotRow, VolumeEntry},
 };
 
@@ -26,6 +26,7 @@ struct VolumePage<'a> {
     volume: VolumeEntry,
     uses: Result<VolumeUses, ApiProblem>,
     space: Option<Result<VolumeSpaceRow, ApiProblem>>,
+    presentations: Result<Vec<PresentationRow>, ApiProblem>,
     /// Newest first.
     snapshots: Result<Vec<SnapshotRow>, ApiProblem>,
     timeline: String,
@@ -74,6 +75,7 @@ pub(crate) async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>) -
     // These ask the pool, which may not answer: the volume is shown all the same.
     let uses = visit.get(&format!("{path}/uses")).await;
     let snapshots = snapshots_of(visit, id).await;
+    let presentations = presentation::of_volume(visit, id).await;
     let space = match visit.asked("space") {
         Some(_) => Some(visit.get(&format!("{path}/space")).await),
         None => None,
@@ -84,5 +86,8 @@ pub(crate) async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>) -
         rows
     });
     let from = visit.asked("from").and_then(|from| from.parse().ok()).unwrap_or(0);
-    shown(&VolumePage { frame: &frame, volume, uses, space, snapshots, timeline, from }, &frame)
+    shown(
+        &VolumePage { frame: &frame, volume, uses, space, presentations, snapshots, timeline, from },
+        &frame,
+    )
 }

@@ -3,8 +3,13 @@
 pub use super::setting_arguments::{FailureSetsState, SparingArgument, WriteCacheState};
 
 use super::{
-    import_arguments::ImportArguments, setting_arguments::parse_copies, upgrade::UpgradeArguments,
-    volume_import::VolumeImportArguments, volume_limits::VolumeLimits, volume_readmission::ReadmitArguments,
+    import_arguments::ImportArguments,
+    presentations::{PresentArguments, PresentationsArguments, WithdrawArguments},
+    setting_arguments::parse_copies,
+    upgrade::UpgradeArguments,
+    volume_import::VolumeImportArguments,
+    volume_limits::VolumeLimits,
+    volume_readmission::ReadmitArguments,
 };
 use crate::{quantity::parse_size, remote_arguments::RemoteArguments, server::place::ServerAddress};
 use array::format::DomainName;
@@ -596,6 +601,12 @@ the clone is filled, and independent when that snapshot is deleted. --json print
     },
     /// Make a volume of a device of another array, and use it while its blocks are copied
     Import(VolumeImportArguments),
+    /// Present a point of a volume to one host, for a bounded time
+    Present(PresentArguments),
+    /// List the points of a pool that are presented
+    Presentations(PresentationsArguments),
+    /// End a presentation before its time
+    Withdraw(WithdrawArguments),
     /// Move a volume to another pool, with its snapshots
     #[command(after_help = "Examples:
   spindle volume move mail/store fast/store

@@ -27,6 +27,7 @@ mod online_group;
 mod online_pool;
 mod online_wait;
 mod pool_place;
+mod presentations;
 mod readmission;
 pub mod reporter;
 mod rollback;

@@ -40,6 +40,8 @@ pub struct OnlinePool {
     server: ServerConnection,
     /// UUID.
     id: String,
+    /// Its name at the server.
+    name: String,
     /// The pool in messages, as it was given.
     place: PathBuf,
     /// Its folder on the server.
@@ -98,12 +100,21 @@ impl OnlinePool {
     /// The pool is stopped.
     pub fn new(server: ServerConnection, row: PoolRow, place: &Path) -> Result<Self, Refusal> {
         let PoolRow { id, name, reason, folder, .. } = row;
+        let own_name = name.clone();
         let stopped = || {
             let reason = reason.unwrap_or_else(|| "it is stopped".to_owned());
             Refusal::new(format!("pool {name}: {reason}"), "see the server's messages")
         };
         let (id, folder) = (id.ok_or_else(stopped)?, folder.map_or_else(PathBuf::new, PathBuf::from));
-        Ok(Self { id, server, place: place.to_owned(), folder, is_folder: false, repeated: String::new() })
+        Ok(Self {
+            id,
+            name: own_name,
+            server,
+            place: place.to_owned(),
+            folder,
+            is_folder: false,
+            repeated: String::new(),
+        })
     }
 
     /// A pool that was given as its folder.
@@ -152,6 +163,11 @@ impl OnlinePool {
     /// Its folder on the server.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Its name at the server.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its UUID.
@@ -447,7 +463,11 @@ impl OnlinePool {
     }
 
     /// UUID of a snapshot.
-    async fn snapshot_id(&self, volume: &VolumeEntry, snapshot: &SnapshotRef) -> Result<String, Refusal> {
+    pub(super) async fn snapshot_id(
+        &self,
+        volume: &VolumeEntry,
+        snapshot: &SnapshotRef,
+    ) -> Result<String, Refusal> {
         let name = match snapshot {
             SnapshotRef::Id(id) => return Ok(id.to_string()),
             SnapshotRef::Name(name) => name,

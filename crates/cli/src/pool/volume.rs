@@ -6,7 +6,7 @@ use super::{
     confirmation::Destruction,
     copying,
     cut::{self, WantedSnapshot},
-    filling,
+    filling, presentations,
     rollback::{self, VolumeGoal},
     volume_access::{VerbOptions, VolumeAccess},
     volume_diff,
@@ -92,6 +92,9 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     else {
         return match &arguments.verb {
             VolumeVerb::Diff { from, to } => volume_diff::diff(from, to.as_deref(), options),
+            VolumeVerb::Present(present) => presentations::present(options, present),
+            VolumeVerb::Presentations(of_pool) => presentations::list(options, of_pool),
+            VolumeVerb::Withdraw(withdraw) => presentations::withdraw(options, withdraw),
             VolumeVerb::Snapshot { volumes, name, note } => {
                 let note = note.as_deref().unwrap_or_default();
                 cut::snapshot(options, &WantedSnapshot { volumes, name: name.as_deref(), note })
@@ -219,6 +222,9 @@ fn change_of(verb: &VolumeVerb, wanted: &VolumePath) -> VolumeChange {
         | VolumeVerb::Refresh { .. }
         | VolumeVerb::Move { .. }
         | VolumeVerb::Import(_)
+        | VolumeVerb::Present(_)
+        | VolumeVerb::Presentations(_)
+        | VolumeVerb::Withdraw(_)
         | VolumeVerb::Rollback { .. }
         | VolumeVerb::Space { .. }
         | VolumeVerb::Readmit(_) => unreachable!("done by modules of their own"),

@@ -76,6 +76,7 @@ mod pool_levelling;
 mod pool_sets;
 mod pool_verbs;
 mod pools;
+mod presented_points;
 mod pristine;
 mod process_limits;
 mod protect_run;
