@@ -113,7 +113,7 @@ pub(super) async fn show(
 ) -> Result<Json<SiteAdvice>, ApiProblem> {
     caller.need(CallerRole::Read)?;
     caller.need_all_pools()?;
-    let printed = printed_site(&api.journal, &api.site.look())?;
+    let printed = printed_site(&api.journal, &api.site)?;
     let text = printed.text.expect("a file was asked for");
     let unread = |error| Refusal::new(format!("the site that is served: {error}"), "apply its file again");
     let site = Site::from_toml(&text).map_err(unread)?;
