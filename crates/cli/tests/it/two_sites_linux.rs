@@ -2,6 +2,7 @@
 //! fio. In full runs, in the emulated guest. Both sites and the witness are processes in its network.
 
 use crate::{
+    documents::{blocks_below, replaced},
     guest::Guest,
     judged_by_linux::{boot, served_beside},
     judged_exports::until,
@@ -133,30 +134,25 @@ fn pair(guest: &Guest) -> (LinuxSite, LinuxSite, Witness) {
     (boston, denver, witness)
 }
 
-/// One record of each site, and multipath that queues while no path is there: what docs/hosts.md says.
+/// One record of each site, and multipath that queues while no path is there: the commands of docs/hosts.md, as they stand.
 fn connect(guest: &mut Guest) -> String {
-    let found = guest.must(&format!("iscsiadm -m discovery -t st -p {}", PORTALS[0]));
-    for (at, portal) in PORTALS.iter().enumerate() {
-        assert!(found.contains(&format!("{portal},{} {TARGET}", at + 1)), "{found}");
-        for (name, value) in [
-            ("node.session.timeo.replacement_timeout", "5"),
-            ("node.conn[0].timeo.noop_out_interval", "2"),
-            ("node.conn[0].timeo.noop_out_timeout", "3"),
-            ("node.session.initial_login_retry_max", "30"),
-        ] {
-            guest.must(&format!(
-                "iscsiadm -m node -T {TARGET} -p {portal} -o update -n '{name}' -v '{value}'"
-            ));
-        }
+    let commands = |language| blocks_below("docs/hosts.md", "## Linux", language);
+    let [discover, set_times, log_in] = &commands("sh")[..] else { panic!("three blocks of commands") };
+    let [configuration] = &commands("")[..] else { panic!("/etc/multipath.conf") };
+    let (log_in, show) = log_in.split_once('\n').unwrap();
+    let at = |portal: &str, commands: &str| replaced(commands, &[("TARGET", TARGET), ("PORTAL", portal)]);
+    let host = PORTALS[0].split(':').next().unwrap();
+    let found = guest.must(&replaced(discover, &[("192.0.2.10", host)]));
+    for (number, portal) in (1..).zip(PORTALS) {
+        assert!(found.contains(&format!("{portal},{number} {TARGET}")), "{found}");
+        guest.must(&format!("(set -e; {})", at(portal, set_times)));
     }
-    guest.must(
-        "printf 'defaults {\\n find_multipaths no\\n polling_interval 2\\n path_grouping_policy multibus\\n no_path_retry queue\\n}\\n' \
-        > /etc/multipath.conf; multipathd -d -s > /multipathd.log 2>&1 & sleep 1",
-    );
+    guest.must(&format!("cat > /etc/multipath.conf <<'END'\n{configuration}END"));
+    guest.must("multipathd -d -s > /multipathd.log 2>&1 & sleep 1");
     for portal in PORTALS {
-        guest.must(&format!("iscsiadm -m node -T {TARGET} -p {portal} -l && sleep 1 && udevadm settle"));
+        guest.must(&format!("{} && sleep 1 && udevadm settle", at(portal, log_in)));
     }
-    let shown = guest.must("sleep 8; multipath -ll | tr -s ' '");
+    let shown = guest.must(&format!("sleep 8; {show}")).split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(shown.matches("active ready running").count(), 2, "one map of two paths: {shown}");
     guest.must("multipath -ll | awk '/^3/ { print $1 }'").trim().to_owned()
 }
