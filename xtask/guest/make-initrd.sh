@@ -61,7 +61,8 @@ echo "$modules" > "$tree/modules"
 # kmod is what it is called.
 kmod() { run --argv0 "$1" "$root/bin/kmod" "${@:2}"; }
 kmod depmod -b "$root" "$version"
-for module in $modules; do
+# The last one is loaded by a machine that iPXE has booted.
+for module in $modules iscsi_ibft; do
     kmod modprobe -d "$root" -S "$version" --show-depends "$module" | awk '/^insmod/ { print $2 }'
 done | sort -u | while read -r file; do
     path=lib/modules/${file#*lib/modules/}

@@ -4,11 +4,12 @@
 use crate::{
     documents::{blocks_below, replaced},
     exported::is_here,
+    guest::{self, GuestShell},
     judged_exports::until,
     pool_drives::done,
     serial_line::SerialLine,
     sites_served::Served,
-    spindle::{Bench, PROGRAM},
+    spindle::{Bench, PROGRAM, is_full_run},
 };
 use std::{
     fs,
@@ -20,6 +21,9 @@ use std::{
 
 /// iPXE waits 2 s for a key and some seconds for DHCP; this machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// 110 MB come over TFTP, in emulation: two minutes beside other work.
+const LINUX_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where the page's commands differ here: the site lies in the bench, and no service manager runs it.
 const COMMANDS: [(&str, &str); 4] = [
@@ -86,56 +90,56 @@ fn disk_image() -> Vec<u8> {
 }
 
 /// An emulated machine that boots from its network alone; killed when dropped.
-struct Diskless {
-    qemu: Child,
-    serial: SerialLine,
+struct Machine(Child);
+
+/// Starts one with a script for its iPXE, and this memory in MiB. 192.0.2.10 is this host to it.
+fn start(bench: &Bench, script: &str, memory: &str) -> (Machine, SerialLine) {
+    bench.make_folder("tftp");
+    bench.make_file("tftp/boot.ipxe", script.as_bytes());
+    let mut qemu = Command::new("qemu-system-x86_64");
+    // Without graphics SeaBIOS prints on the serial line, and iPXE through it.
+    qemu.args([
+        "-M",
+        "pc,graphics=off",
+        "-accel",
+        "tcg,thread=multi",
+        "-cpu",
+        "max",
+        "-smp",
+        "2",
+        "-m",
+        memory,
+    ]);
+    qemu.args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-boot", "n"]);
+    let network = format!(
+        "user,id=net,net=192.0.2.0/24,host=192.0.2.10,tftp={},bootfile=boot.ipxe",
+        bench.path("tftp").display()
+    );
+    qemu.args(["-device", "virtio-net-pci,netdev=net", "-netdev", &network]);
+    qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut qemu = qemu.spawn().unwrap();
+    let serial = SerialLine::of(&mut qemu);
+    (Machine(qemu), serial)
 }
 
-impl Diskless {
-    /// Starts it with a script for its iPXE. 192.0.2.10 is this machine to it.
-    fn start(bench: &Bench, script: &str) -> Self {
-        bench.make_folder("tftp");
-        bench.make_file("tftp/boot.ipxe", script.as_bytes());
-        let mut qemu = Command::new("qemu-system-x86_64");
-        // Without graphics SeaBIOS prints on the serial line, and iPXE through it.
-        qemu.args(["-M", "pc,graphics=off", "-accel", "tcg", "-m", "64", "-nodefaults", "-display", "none"]);
-        qemu.args(["-no-reboot", "-serial", "stdio", "-boot", "n", "-device", "virtio-net-pci,netdev=net"]);
-        let tftp = bench.path("tftp");
-        let network = format!(
-            "user,id=net,net=192.0.2.0/24,host=192.0.2.10,tftp={},bootfile=boot.ipxe",
-            tftp.display()
-        );
-        qemu.args(["-netdev", &network]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut qemu = qemu.spawn().unwrap();
-        let serial = SerialLine::of(&mut qemu);
-        Self { qemu, serial }
-    }
-
-    /// Output before `mark`.
-    #[track_caller]
-    fn read_until(&mut self, mark: &str) -> String {
-        self.serial.read_until(mark, PATIENCE)
-    }
-
-    /// Has the booted machine read a sector.
-    #[track_caller]
-    fn read_sector(&mut self, number: u8) {
-        self.serial.write(&[number]);
-        self.expect_sector(number.into());
-    }
-
-    /// The text of a sector comes. What the firmware has printed before may come late.
-    #[track_caller]
-    fn expect_sector(&mut self, number: u64) {
-        self.read_until(&text_of_sector(number));
-    }
-}
-
-impl Drop for Diskless {
+impl Drop for Machine {
     fn drop(&mut self) {
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
+}
+
+/// Has the booted machine read a sector.
+#[track_caller]
+fn read_sector(serial: &mut SerialLine, number: u8) {
+    serial.write(&[number]);
+    expect_sector(serial, number.into());
+}
+
+/// The text of a sector comes. What the firmware has printed before may come late.
+#[track_caller]
+fn expect_sector(serial: &mut SerialLine, number: u64) {
+    serial.read_until(&text_of_sector(number), PATIENCE);
 }
 
 /// Runs commands of the page in the bench.
@@ -156,7 +160,7 @@ fn served(bench: &Bench) -> (Served, String) {
     run(bench, &replaced(secrets, &COMMANDS));
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let serve = format!("iscsi = '127.0.0.1:{port}'\nnbd = 'unix:socket'");
-    let rows = replaced(rows, &[("iscsi = \"192.0.2.10:3260\"", &serve)]);
+    let rows = replaced(rows, &[("iscsi = \"192.0.2.10:3260\"\nnbd = \"127.0.0.1:10809\"", &serve)]);
     bench.make_file("site.toml", format!("{POOL}{rows}").as_bytes());
     let served = Served::begin(bench);
     bench.make_file("disk.img", &disk_image());
@@ -187,21 +191,21 @@ fn a_machine_without_disks_waits_for_its_server_boots_and_reads_on_after_restart
     let (served, script) = served(&bench);
     // The machine is there before the server.
     served.end();
-    let mut machine = Diskless::start(&bench, &script);
-    machine.read_until("Could not open SAN device: ");
+    let (_machine, mut serial) = start(&bench, &script, "64");
+    serial.read_until("Could not open SAN device: ", PATIENCE);
     let served = Served::begin(&bench);
-    machine.read_until("Registered SAN device 0x80\n");
-    machine.expect_sector(1);
-    machine.read_sector(99);
+    serial.read_until("Registered SAN device 0x80\n", PATIENCE);
+    expect_sector(&mut serial, 1);
+    read_sector(&mut serial, 99);
     // A restart that the machine does not notice before it reads again, and one that it waits for.
     served.end();
     let served = Served::begin(&bench);
-    machine.read_sector(7);
+    read_sector(&mut serial, 7);
     served.end();
-    machine.serial.write(&[8]);
+    serial.write(&[8]);
     thread::sleep(Duration::from_secs(2));
     let _served = Served::begin(&bench);
-    machine.expect_sector(8);
+    expect_sector(&mut serial, 8);
 }
 
 #[test]
@@ -226,21 +230,63 @@ fn a_machine_that_may_not_boot_reads_why_and_so_does_the_administrator() {
         attempt("array", value("reverse-password"), "set reverse-password not-the-secret-1"),
         attempt("none", "set username web1\n", "echo as it is\n"),
     ];
-    let mut machine = Diskless::start(&bench, &script.concat());
-    let events = || done(&bench.run(&["event", "--state", "state"]));
-    let uses = "iqn.2026-11.org.example:web1 uses iqn.2026-11.org.spindle:web1";
+    let (_machine, mut serial) = start(&bench, &script.concat(), "64");
+    // Events of iSCSI, which name the machine's address.
+    let count = |event: &str| {
+        let events = done(&bench.run(&["event", "--state", "state"]));
+        events.lines().filter(|line| line.contains(" 127.0.0.1:") && line.contains(event)).count()
+    };
     for (name, reason, event) in [
         ("secret", "Operation not permitted", "login refused: authentication failed (status 0x0201)"),
         ("stranger", "Operation not permitted", "login refused: initiator not authorized (status 0x0202)"),
         ("target", "No such device", "login refused: target not found (status 0x0203)"),
-        ("unit", "Input/output error", uses),
-        ("array", "Permission denied", uses),
+        ("unit", "Input/output error", "iqn.2026-11.org.example:web1 uses iqn.2026-11.org.spindle:web1"),
+        ("array", "Permission denied", " is done"),
     ] {
-        machine.read_until(&format!("attempt {name}\n"));
-        let said = machine.read_until(" (http");
+        serial.read_until(&format!("attempt {name}\n"), PATIENCE);
+        let said = serial.read_until(" (http", PATIENCE);
         assert!(said.ends_with(&format!("Could not open SAN device: {reason}")), "{name}: {said}");
-        until(event, || events().contains(event));
+        until(event, || count(event) > 0);
     }
-    machine.read_until("Registered SAN device 0x80\n");
-    machine.expect_sector(1);
+    until("two connections are done: without the unit, and where the machine broke off", || {
+        count(" is done") == 2
+    });
+    serial.read_until("Registered SAN device 0x80\n", PATIENCE);
+    expect_sector(&mut serial, 1);
+}
+
+/// The whole way, in full runs: the Linux that such a machine boots finds its volume by what iPXE leaves it.
+#[test]
+fn linux_takes_name_secrets_and_target_from_ipxe_and_logs_in() {
+    if !qemu_is_here() || !is_full_run("Linux booted by iPXE") {
+        return;
+    }
+    let Some(guest) = guest::folder() else { return };
+    let bench = Bench::new();
+    let (_served, script) = served(&bench);
+    // Its kernel comes over TFTP: there is no system on the volume.
+    let (before, after) = script.split_once(":again\nsanboot ").unwrap();
+    let uri = after.split(' ').next().unwrap();
+    let boot = "kernel vmlinuz console=ttyS0 panic=-1 loglevel=3 mitigations=off initrd=initrd.img\ninitrd initrd.img\nboot\n";
+    bench.make_folder("tftp");
+    for file in ["vmlinuz", "initrd.img"] {
+        std::os::unix::fs::symlink(guest.join(file), bench.path("tftp").join(file)).unwrap();
+    }
+    let (_machine, serial) = start(&bench, &format!("{before}sanhook {uri}\n{boot}"), "1024");
+    let mut shell = GuestShell::of(serial);
+    shell.await_boot(LINUX_PATIENCE);
+    let [log_in] = &blocks_below("docs/hosts.md", "### The system's own initiator", "sh")[..] else {
+        panic!("one block")
+    };
+    shell.must("ip addr flush dev eth0 && modprobe iscsi_ibft");
+    shell.must("ip addr add $(cat /sys/firmware/ibft/ethernet0/ip-addr)/24 dev eth0");
+    let said = shell.must(&format!("(set -e; {log_in})"));
+    assert!(said.contains("node.name = iqn.2026-11.org.spindle:web1"), "{said}");
+    assert!(said.contains("node.session.auth.username_in = array"), "{said}");
+    let disk = "/dev/disk/by-path/ip-192.0.2.10:*-iscsi-iqn.2026-11.org.spindle:web1-lun-0";
+    let sector = shell.must(&format!(
+        "sleep 2; udevadm settle; dd if=$(readlink -f {disk}) bs=512 skip=5 count=1 2> /dev/null | head -n 1"
+    ));
+    assert_eq!(sector.trim(), text_of_sector(5).trim());
+    shell.must(&format!("mkfs.ext4 -q -F $(readlink -f {disk}) && mount $(readlink -f {disk}) /mnt && touch /mnt/file && umount /mnt"));
 }

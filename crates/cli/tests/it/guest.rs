@@ -24,17 +24,28 @@ pub struct Guest {
     /// Holds the network's namespace.
     holder: Child,
     qemu: Child,
-    shell: SerialLine,
+    shell: GuestShell,
+}
+
+/// The shell of a booted guest.
+pub struct GuestShell {
+    line: SerialLine,
     commands: u32,
+}
+
+/// The folder of the guest among the judges; `None`, with a line that names the reason, if there is none.
+pub fn folder() -> Option<PathBuf> {
+    let folder = env::var_os("SPINDLE_GUEST").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: there is no guest (cargo xtask test --full --install makes one)");
+    }
+    folder
 }
 
 impl Guest {
     /// Boots it. `None`, with a line that names the reason, if it cannot be had.
     pub fn boot() -> Option<Self> {
-        let Some(folder) = env::var_os("SPINDLE_GUEST").map(PathBuf::from) else {
-            println!("skipped: there is no guest (cargo xtask test --full --install makes one)");
-            return None;
-        };
+        let folder = folder()?;
         let mut holder = Command::new("unshare");
         holder.args(["--net", "sh", "-c", LINKS]).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut holder = holder.spawn().expect("util-linux is everywhere");
@@ -50,12 +61,9 @@ impl Guest {
         qemu.args(qemu_arguments(&folder)).env("QEMU_MODULE_DIR", modules(&folder));
         let mut qemu =
             qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let shell = SerialLine::of(&mut qemu);
-        let mut guest = Self { holder, qemu, shell, commands: 0 };
-        guest.shell.read_until("GUEST READY", BOOT_MAX);
-        // // A shell at a terminal prompts, which would be mixed with the output of commands.
-        guest.must("PS1= PS2=");
-        guest.shell.skip_received();
+        let shell = GuestShell::of(SerialLine::of(&mut qemu));
+        let mut guest = Self { holder, qemu, shell };
+        guest.shell.await_boot(BOOT_MAX);
         Some(guest)
     }
 
@@ -66,13 +74,47 @@ impl Guest {
 
     /// Output of a shell command of the guest, and true if it succeeded.
     pub fn run(&mut self, command: &str) -> (bool, String) {
+        self.shell.run(command)
+    }
+
+    /// Output of a command that must succeed.
+    #[track_caller]
+    pub fn must(&mut self, command: &str) -> String {
+        self.shell.must(command)
+    }
+
+    /// Output of a command that must fail.
+    #[track_caller]
+    pub fn must_not(&mut self, command: &str) -> String {
+        let (is_done, said) = self.shell.run(command);
+        assert!(!is_done, "{command}: {said}");
+        said
+    }
+}
+
+impl GuestShell {
+    /// The shell of a machine that boots.
+    pub fn of(line: SerialLine) -> Self {
+        Self { line, commands: 0 }
+    }
+
+    /// Returns when the machine has booted, and commands may be run.
+    pub fn await_boot(&mut self, patience: Duration) {
+        self.line.read_until("GUEST READY", patience);
+        // A shell at a terminal prompts, which would be mixed with the output of commands.
+        self.must("PS1= PS2=");
+        self.line.skip_received();
+    }
+
+    /// Output of a shell command of the guest, and true if it succeeded.
+    fn run(&mut self, command: &str) -> (bool, String) {
         self.commands += 1;
         let tag = format!("DONE-{}", self.commands);
         // The tag that is read is not the one that is written, should the line be echoed.
         let line = format!("{{ {command}\n}} 2>&1; echo {tag}\"\"=$?\n");
-        self.shell.write(line.as_bytes());
-        let said = self.shell.read_until(&format!("{tag}="), COMMAND_MAX);
-        let code = self.shell.read_until("\n", COMMAND_MAX);
+        self.line.write(line.as_bytes());
+        let said = self.line.read_until(&format!("{tag}="), COMMAND_MAX);
+        let code = self.line.read_until("\n", COMMAND_MAX);
         (code.trim() == "0", said)
     }
 
@@ -81,14 +123,6 @@ impl Guest {
     pub fn must(&mut self, command: &str) -> String {
         let (is_done, said) = self.run(command);
         assert!(is_done, "{command}: {said}");
-        said
-    }
-
-    /// Output of a command that must fail.
-    #[track_caller]
-    pub fn must_not(&mut self, command: &str) -> String {
-        let (is_done, said) = self.run(command);
-        assert!(!is_done, "{command}: {said}");
         said
     }
 }
