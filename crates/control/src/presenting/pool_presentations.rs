@@ -49,6 +49,12 @@ impl PoolPresentations {
         Self { board: board.clone(), pool, served: RefCell::default() }
     }
 
+    /// True if a target is that of one presentation alone, and none of the site's.
+    pub fn has_own_target(&self, target: &str) -> bool {
+        let all = self.board.of_pool(self.pool);
+        all.iter().any(|one| one.has_own_target && one.target_name() == name_of(target))
+    }
+
     /// As of the last change of what is served.
     pub fn served(&self) -> ServedPresentations {
         self.served.borrow().clone()

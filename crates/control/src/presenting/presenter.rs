@@ -218,8 +218,12 @@ impl Presenter {
         if let Some(clone) = &mut ending.clone {
             clone.is_kept |= keeps_clone;
         }
-        if ending != *known {
-            self.board.put(&ending)?;
+        if ending != *known
+            && let Err(error) = self.board.put(&ending)
+        {
+            // Its time counts all the same.
+            self.serve_again(&ending).await;
+            return Err(error.into());
         }
         let site = self.site.look();
         let pool = site.pools.values().find(|pool| pool.id == ending.pool_id());
@@ -234,6 +238,18 @@ impl Presenter {
         let (kind, text) = end_words(&ending, (reason, unix_s), &end);
         self.notices.of(&pool.name).occurred(kind, text);
         Ok(Some(end))
+    }
+
+    /// Has the pool look at the clock again.
+    async fn serve_again(&self, one: &Presentation) {
+        let site = self.site.look();
+        let Some(pool) = site.pools.values().find(|pool| pool.id == one.pool_id()) else { return };
+        let serving =
+            pool.begin("serve presentations", |served| Box::pin(async move { served.serve_again() }));
+        if let Ok(serving) = serving {
+            // A pool that has stopped serves nothing.
+            let _ = serving.await;
+        }
     }
 
     /// Serves a presentation no more, and removes its clone unless it is to stay.
@@ -305,7 +321,8 @@ fn planned(served: &ServedPool, pool: &str, new: NewPresentation) -> Result<Pres
     let target = match &new.target {
         None => own_target(&volume.name, &point.name, new.id),
         Some(target) => {
-            let known = open.targets.iter().find(|known| name_of(&known.name) == name_of(target));
+            let mut known = open.targets.iter().filter(|known| name_of(&known.name) == name_of(target));
+            let known = known.find(|known| !served.presentations.has_own_target(&known.name));
             let known = known.ok_or_else(|| {
                 Refusal::new(
                     format!("pool {pool} has no target {target}"),

@@ -674,6 +674,9 @@ fn a_presentation_that_would_show_too_much_is_refused_and_leaves_nothing() {
         assert_eq!((row.number, row.target.as_str()), (1, "iqn.2026-11.org.spindle:disks"));
         // Its clone is a volume that nobody takes away meanwhile.
         let row = present(&client, |body| body.clone = true).await?;
+        let own = row.target.strip_prefix("iqn.2026-11.org.spindle:").unwrap().to_owned();
+        let said = present(&client, |body| body.target = Some(own)).await.unwrap_err();
+        assert!(said.contains("has no target presented-store-monday."), "{said}");
         let path = format!("/v1/volumes/{}", row.clone_volume.clone().unwrap());
         let said = client.command(Method::DELETE, &path).await.unwrap_err().to_string();
         assert!(said.contains("presented to iqn.x:backup1") && said.contains("volume withdraw"), "{said}");
