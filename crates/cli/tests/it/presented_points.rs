@@ -126,7 +126,8 @@ fn a_stranger_reads_mondays_bytes_alone_until_its_time_is_over() {
     let row = json(&bench, &[&present[..], &["4s"]].concat());
     let uri = format!("iscsi://{portal}/{}/0", row["target"].as_str().unwrap());
     real::run(0, Default::default(), async |world: World| {
-        let mut host = QemuIo::begin_as(&bench, &world, "host", (&format!("{uri}"), BACKUP1));
+        let read_only = format!("{BACKUP1},read-only=on");
+        let mut host = QemuIo::begin_as(&bench, &world, "host", (&uri, &read_only));
         host.says("read -P 1 0 1M", "read 1048576", 1).await;
         world.sleep(Duration::from_millis(1_500)).await;
         let shown = done(&bench.run(&["volume", "presentations", "state/pools/mail"]));
