@@ -23,6 +23,9 @@ use world::{
     real::{self, RealOptions},
 };
 
+/// Names of the server's targets begin with it.
+const AUTHORITY: &str = "iqn.2026-11.org.spindle:";
+
 /// Arguments of `present`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
@@ -105,6 +108,10 @@ pub struct WithdrawArguments {
     /// The host, if the point is presented to several: iSCSI name, or its end behind the last colon
     #[arg(long, value_name = "INITIATOR")]
     pub from: Option<String>,
+
+    /// The target, if the host has the point by several: the end of its iSCSI name
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
 
     /// The clone stays
     #[arg(long)]
@@ -217,24 +224,31 @@ async fn presented(
             row.initiator.eq_ignore_ascii_case(host)
                 || row.initiator.rsplit(':').next().is_some_and(|end| end.eq_ignore_ascii_case(host))
         };
-        row.snapshot == snapshot && arguments.from.as_ref().is_none_or(is_host)
+        let is_target = |name: &String| {
+            let name = name.to_ascii_lowercase();
+            row.target == name || row.target.strip_prefix(AUTHORITY).is_some_and(|end| end == name)
+        };
+        row.snapshot == snapshot
+            && arguments.from.as_ref().is_none_or(is_host)
+            && arguments.target.as_ref().is_none_or(is_target)
     };
     let mut rows: Vec<PresentationRow> = all.presentations.into_iter().filter(is_meant).collect();
     let shown = arguments.point.display();
     match rows.len() {
         1 => Ok(rows.remove(0)),
         0 => Err(Refusal::new(
-            format!(
-                "{shown} is not presented{}",
-                if arguments.from.is_some() { " to that host" } else { "" }
-            ),
+            match arguments.from.is_some() || arguments.target.is_some() {
+                true => format!("{shown} is not presented so"),
+                false => format!("{shown} is not presented"),
+            },
             format!("see 'spindle volume presentations {}'", pool.word()),
         )),
         many => {
-            let hosts: Vec<&str> = rows.iter().map(|row| row.initiator.as_str()).collect();
+            let all: Vec<String> =
+                rows.iter().map(|row| format!("to {} by {}", row.initiator, row.target)).collect();
             Err(Refusal::new(
-                format!("{shown} is presented {many} times: to {}", hosts.join(", ")),
-                "say ⟨from⟩ INITIATOR",
+                format!("{shown} is presented {many} times: {}", all.join(", ")),
+                "say ⟨from⟩ INITIATOR, or ⟨target⟩ NAME",
             ))
         }
     }

@@ -126,6 +126,7 @@ impl PresentationBoard {
 }
 
 fn held(presentation: &Presentation) -> Refusal {
-    let id = presentation.id_text();
-    Refusal::new(presentation.words(), format!("wait for that, or end it: 'spindle volume withdraw {id}'"))
+    let Presentation { path, initiator, .. } = presentation;
+    let withdraw = format!("'spindle volume withdraw {path} --from {initiator}'");
+    Refusal::new(presentation.words(), format!("wait for that, or end it: {withdraw}"))
 }
