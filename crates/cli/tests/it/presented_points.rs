@@ -6,10 +6,11 @@ use crate::{
     judged_exports::until,
     pool_drives::{done, json},
     qemu_io::{QemuIo, initiator_options},
+    raw_initiator::RawInitiator,
     sites_served::{Served, qemu_is_here},
     spindle::Bench,
 };
-use std::{fs, time::Duration};
+use std::fs;
 use world::{World, real};
 
 const MAIL1: &str = "iqn.2026-11.org.example:mail1";
@@ -123,22 +124,22 @@ fn a_stranger_reads_mondays_bytes_alone_until_its_time_is_over() {
     done(&bench.run(&["volume", "withdraw", POINT]));
 
     // A short one ends under its host.
-    let row = json(&bench, &[&present[..], &["4s"]].concat());
+    let row = json(&bench, &[&present[..], &["6s"]].concat());
     let uri = format!("iscsi://{portal}/{}/0", row["target"].as_str().unwrap());
-    real::run(0, Default::default(), async |world: World| {
-        let read_only = format!("{BACKUP1},read-only=on");
-        let mut host = QemuIo::begin_as(&bench, &world, "host", (&uri, &read_only));
-        host.says("read -P 1 0 1M", "read 1048576", 1).await;
-        world.sleep(Duration::from_millis(1_500)).await;
-        let shown = done(&bench.run(&["volume", "presentations", "state/pools/mail"]));
-        assert!(shown.contains("store@monday: read-only") && shown.contains("1 session"), "{shown}");
+    let mut host = RawInitiator::begin(&uri, BACKUP1);
+    host.test_unit_ready();
+    let shown = || done(&bench.run(&["volume", "presentations", "state/pools/mail"]));
+    until("its session is shown", || {
+        shown().contains("store@monday: read-only") && shown().contains(", 1 session")
     });
     until("it is over", || !judged("iscsi-inq", &["-i", BACKUP1, &uri]).status.success());
-    let shown = done(&bench.run(&["volume", "presentations", "state/pools/mail"]));
-    assert!(shown.contains("no point of state/pools/mail is presented"), "{shown}");
+    until("it is not listed", || shown().contains("no point of state/pools/mail is presented"));
+    drop(host);
     let told = done(&bench.run(&["event", "--state", "state"]));
     assert!(
-        told.contains("is not presented to iqn.2026-11.org.example:backup1 any more: its time is over"),
+        told.contains(
+            "is not presented to iqn.2026-11.org.example:backup1 any more: its time is over; logged out: "
+        ),
         "{told}"
     );
     served.end();
@@ -193,6 +194,22 @@ fn a_clone_is_written_and_goes_with_its_presentation_or_stays() {
     assert!(shown.contains("volume store:") && !shown.contains("store-monday"), "{shown}");
     let keep = [&present[..], &["--name", "lab", "--keep-clone"]].concat();
     done(&bench.run(&keep));
+    // A second unit of the same host, by a target of the site.
+    done(&bench.run(&[
+        "volume",
+        "present",
+        POINT,
+        "--to",
+        BACKUP1,
+        "--read-only",
+        "--target",
+        "own",
+        "--for",
+        "1h",
+    ]));
+    let said = bench.run(&["volume", "withdraw", POINT]);
+    assert!(said.code == Some(2) && said.stderr.contains("is presented 2 times"), "{}", said.stderr);
+    done(&bench.run(&["volume", "withdraw", POINT, "--target", "own"]));
     let told = done(&bench.run(&["volume", "withdraw", POINT]));
     assert!(told.contains("its clone lab stays"), "{told}");
     let shown = done(&bench.run(&["pool", "show", "state/pools/mail"]));
