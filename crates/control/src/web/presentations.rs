@@ -241,7 +241,7 @@ pub(super) async fn create(
         ));
     }
     let began_unix_s = api.world.unix_s();
-    let clone = body.clone.then(|| NewPresentedClone { name: body.clone_name, is_kept: body.keep_clone });
+    let clone = body.clone.then_some(NewPresentedClone { name: body.clone_name, is_kept: body.keep_clone });
     let new = NewPresentation {
         id: identity.uuid,
         volume: meant.id(),
