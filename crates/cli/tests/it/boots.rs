@@ -288,5 +288,6 @@ fn linux_takes_name_secrets_and_target_from_ipxe_and_logs_in() {
         "sleep 2; udevadm settle; dd if=$(readlink -f {disk}) bs=512 skip=5 count=1 2> /dev/null | head -n 1"
     ));
     assert_eq!(sector.trim(), text_of_sector(5).trim());
-    shell.must(&format!("mkfs.ext4 -q -F $(readlink -f {disk}) && mount $(readlink -f {disk}) /mnt && touch /mnt/file && umount /mnt"));
+    shell.must(&format!("disk=$(readlink -f {disk}) && mkfs.ext4 -q -F $disk && mount $disk /mnt"));
+    shell.must("touch /mnt/file && umount /mnt");
 }

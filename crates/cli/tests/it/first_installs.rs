@@ -1,5 +1,7 @@
-//! Installations by the documents alone, as docs/install.md says them, in a clean root. Commands of a first installation are counted
-//! and timed, to a filesystem that a host has mounted: in full runs, because that host is the emulated Debian.
+//! Installations by the documents alone, as docs/install.md says them, in a clean root.
+//!
+//! Commands of a first installation are counted and timed, to a filesystem that a host has mounted: in full runs, because
+//! that host is the emulated Debian.
 
 use crate::{
     clean_root::CleanRoot,
