@@ -524,13 +524,11 @@ fn planted_bugs_of_presentations_are_noticed() {
 }
 
 /// A site in one life, and what `test` does with it.
-fn one_life<F: Future<Output = Result<(), String>>>(
+fn one_life<F: Future<Output = Result<(), String>> + 'static>(
     seed: u64,
     test: impl FnOnce(World, SimNetwork, Rc<ApiClient>) -> F + 'static,
     lines: impl FnOnce(Vec<String>) + 'static,
-) where
-    F: 'static,
-{
+) {
     let mut simulation = Simulation::new(seed);
     let network = simulation.add_network(NetworkOptions::rack());
     let options = DriveOptions::new(ByteCount(65 * MIB));
@@ -610,7 +608,7 @@ fn one_host_reads_the_point_and_is_logged_out_when_the_time_is_over() {
             found.into_iter().map(|target| target.name).collect::<Vec<_>>()
         };
         assert_eq!(names(seen("iqn.x:mail1").await.unwrap()), [disks]);
-        assert_eq!(names(seen("iqn.x:backup1").await.unwrap()), [row.target.clone()]);
+        assert_eq!(names(seen("iqn.x:backup1").await.unwrap()), std::slice::from_ref(&row.target));
         assert!(log_in(&world, &network, target, "iqn.x:mail1").await.is_err());
         // The same point for a second host, as a clone.
         let lab = present(&client, |body| {
