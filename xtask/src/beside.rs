@@ -21,7 +21,7 @@ pub(crate) struct RanBeside {
     /// Processor time by the number of processors: what it would have taken alone.
     pub took: Duration,
     lines: Vec<String>,
-    /// How it ended.
+    /// Its end, in words.
     status: String,
     has_succeeded: bool,
 }

@@ -1,11 +1,11 @@
-//! What published recommendations say of the site that is served.
+//! The site that is served, held against published recommendations.
 
 use crate::{
     page::{Frame, PageResult, shown},
     visit::Visit,
 };
 use askama::Template;
-use control::web::client::{FindingRow, FindingSeverity, SiteAdvice};
+use control::web::client::{AdviceSeverity, FindingRow, SiteAdvice};
 
 #[derive(Template)]
 #[template(path = "advice.html")]
@@ -23,8 +23,8 @@ pub(crate) async fn show(visit: Visit) -> PageResult {
 /// A finding's weight: class of its mark, and word.
 fn weight(finding: &FindingRow) -> (&'static str, &'static str) {
     match finding.severity {
-        FindingSeverity::Error => ("error", "error"),
-        FindingSeverity::Warning => ("warning", "warning"),
-        FindingSeverity::Note => ("note", "note"),
+        AdviceSeverity::Error => ("error", "error"),
+        AdviceSeverity::Warning => ("warning", "warning"),
+        AdviceSeverity::Note => ("note", "note"),
     }
 }

@@ -90,7 +90,7 @@ pub enum PresentBug {
     ServedAfterItsTime,
     /// The clone stays when the presentation ends.
     CloneLeftBehind,
-    /// What a crash left half-begun is not undone.
+    /// A beginning that a crash cut short is not undone.
     HalfBegunStays,
     /// The point is not held.
     PointNotHeld,

@@ -87,7 +87,7 @@ pub struct PresentArguments {
 
 Those of a pool, by their ends. --json prints the rows of the API.")]
 pub struct PresentationsArguments {
-    /// The pool
+    /// Pool of the server
     #[arg(value_name = "POOL")]
     pub pool: PathBuf,
 }
@@ -273,7 +273,7 @@ fn point_of(path: &Path) -> Result<VolumePath, Refusal> {
     })
 }
 
-/// What was done, and what the host must do.
+/// The presentation, and the commands of its host.
 fn text_of(shown: &str, row: &PresentationRow, is_of_site: bool, withdraw: &str) -> Vec<String> {
     let PresentationRow { initiator, target, number, ends, identity, .. } = row;
     let form = match &row.clone {

@@ -35,7 +35,7 @@ struct UpgradeAnswer<'a> {
     /// Format level before.
     from: u8,
     level: u8,
-    /// What the levels between bring.
+    /// Features of the levels between.
     brought: &'a [String],
 }
 

@@ -21,7 +21,7 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentationProblem {
     pub text: String,
-    /// What is presented is not there any more.
+    /// The point, or its clone, is not there any more.
     pub is_gone: bool,
 }
 
@@ -94,7 +94,7 @@ impl PoolPresentations {
     }
 }
 
-/// What is presented, as `VOLUME` or `VOLUME@POINT`; `None` if it is not there.
+/// The volume or point presented, as `VOLUME` or `VOLUME@POINT`; `None` if it is not there.
 fn meant_by(one: &Presentation, pool: &Pool, volumes: &[VolumeInfo]) -> Option<String> {
     let name = |id| volumes.iter().find(|info| info.volume == id).map(|info| info.name.clone());
     if let Some(clone) = one.clone_id() {

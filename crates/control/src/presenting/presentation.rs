@@ -140,7 +140,7 @@ impl Presentation {
         sessions.iter().filter(is_of).map(SessionView::host).collect()
     }
 
-    /// What is presented to whom: `mail/store@monday, read-only, presented to iqn.x:backup1 until 2026-11-30T06:00:00Z`.
+    /// In words: `mail/store@monday, read-only, presented to iqn.x:backup1 until 2026-11-30T06:00:00Z`.
     pub fn words(&self) -> String {
         let form = match &self.clone {
             Some(clone) => format!("as its clone {}", clone.name),

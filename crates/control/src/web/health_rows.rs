@@ -218,7 +218,7 @@ pub struct FormatRow {
     pub level: u8,
     /// That of new pools.
     pub newest: u8,
-    /// What an upgrade brings.
+    /// Features that an upgrade brings.
     pub brings: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What published recommendations say of the site.
+/// The site, held against published recommendations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SiteAdvice {
     /// Rules that are broken, the gravest first.
@@ -29,7 +29,7 @@ pub struct SiteAdvice {
 pub struct FindingRow {
     /// Its short name.
     pub id: String,
-    pub severity: FindingSeverity,
+    pub severity: AdviceSeverity,
     pub finding: String,
     pub places: Vec<String>,
     pub why: String,
@@ -41,7 +41,7 @@ pub struct FindingRow {
 /// Weight of a broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum FindingSeverity {
+pub enum AdviceSeverity {
     /// Mail is lost, stands still, or is not served as asked.
     Error,
     /// It will be, sooner than it need.
@@ -65,9 +65,9 @@ impl SiteAdvice {
         let finding = |Finding { id, severity, finding, places, why, source, fix }: Finding| FindingRow {
             id,
             severity: match severity {
-                Severity::Error => FindingSeverity::Error,
-                Severity::Warning => FindingSeverity::Warning,
-                Severity::Note => FindingSeverity::Note,
+                Severity::Error => AdviceSeverity::Error,
+                Severity::Warning => AdviceSeverity::Warning,
+                Severity::Note => AdviceSeverity::Note,
             },
             finding,
             places,
@@ -87,9 +87,9 @@ impl SiteAdvice {
         let finding = |FindingRow { id, severity, finding, places, why, source, fix }: FindingRow| Finding {
             id,
             severity: match severity {
-                FindingSeverity::Error => Severity::Error,
-                FindingSeverity::Warning => Severity::Warning,
-                FindingSeverity::Note => Severity::Note,
+                AdviceSeverity::Error => Severity::Error,
+                AdviceSeverity::Warning => Severity::Warning,
+                AdviceSeverity::Note => Severity::Note,
             },
             finding,
             places,

@@ -63,7 +63,7 @@ const REQUESTS: usize = 24;
 
 /// A presentation that was answered.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownPresentation {
     ends: i64,
     point: String,
     /// Its clone, and whether it stays.
@@ -88,7 +88,7 @@ enum SentKind {
 /// The caller, who outlives the server.
 struct Caller {
     random: Random,
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, KnownPresentation>,
     /// Clones that were to stay.
     kept: Vec<String>,
     done: usize,
@@ -221,7 +221,7 @@ async fn listed(client: &ApiClient) -> Result<Vec<PresentationRow>, String> {
     Ok(list.presentations)
 }
 
-/// What is served is what was asked for, as long as it was asked for.
+/// A host reaches a point that was asked for as long as it was asked for.
 async fn check(world: &World, client: &ApiClient, caller: &Rc<RefCell<Caller>>) -> Result<(), String> {
     let rows = listed(client).await?;
     let now = world.wall().seconds;
@@ -305,7 +305,7 @@ fn note_answer(caller: &mut Caller, sent: &Sent, reply: &ApiReply) -> Result<(),
             if let Some((id, true)) = &clone {
                 caller.kept.push(id.clone());
             }
-            caller.known.insert(row.id.clone(), Known { ends, point: row.snapshot, clone });
+            caller.known.insert(row.id.clone(), KnownPresentation { ends, point: row.snapshot, clone });
         }
         SentKind::Withdraw { id, keeps_clone } if [200, 404].contains(&reply.status) => {
             let known = caller.known.remove(id);

@@ -11,7 +11,7 @@ pub struct FormatStatus {
     pub level: u8,
     /// That of this program's new pools.
     pub newest: u8,
-    /// What the levels between bring.
+    /// Features of the levels between.
     pub brings: Vec<String>,
 }
 
