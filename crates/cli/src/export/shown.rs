@@ -1,4 +1,4 @@
-//! What an export tells before it serves: a line for each address of each export, or JSON.
+//! Lines of an export before it serves: one for each address of each export, or JSON.
 
 use crate::console::Console;
 use report::Refusal;

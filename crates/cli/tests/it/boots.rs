@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// 110 MB come over TFTP, in emulation: two minutes beside other work.
 const LINUX_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Where the page's commands differ here: the site lies in the bench, and no service manager runs it.
+/// Differences from the page's commands: the site lies in the bench, and no service manager runs it.
 const COMMANDS: [(&str, &str); 4] = [
     ("sudo ", ""),
     ("/etc/spindle/", ""),

@@ -24,7 +24,7 @@ const TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// Lines that a person types at both machines; a script that is pasted is one.
 const COMMANDS_MAX: usize = 5;
 
-/// Where the commands of docs/install.md are not run as they stand.
+/// Commands of docs/install.md that are not run as they stand.
 const REPLACED: [(&str, Replacement); 10] = [
     ("sudo spindle setup", Replacement::AtTerminal),
     ("sudo systemctl enable --now spindle", Replacement::Service),
