@@ -10,7 +10,6 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bench;
-mod beside;
 mod budget;
 mod ese_files;
 mod experiment;

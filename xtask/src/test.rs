@@ -16,13 +16,12 @@
 //! | `MALLOC_…` | rooms whose tests compute: freed memory is kept, as simulated drives come and go |
 
 use crate::{
-    beside,
     budget::RoomTimes,
     judges::{self, Judges},
     seeded_tests,
     status::{self, FullRun},
     step,
-    test_build::{TestBuild, TestProgram},
+    test_build::TestBuild,
     test_output::Tally,
 };
 use anyhow::{Context, Result, bail};
@@ -80,33 +79,18 @@ pub fn run(options: &TestOptions) -> Result<()> {
     let mut tally = Tally::default();
     let mut times = RoomTimes::default();
     let only = options.only.as_deref();
-    let ready = |program: &TestProgram| -> Result<Command> {
+    for program in &build.tests {
+        let begun = Instant::now();
         let mut command = program.command();
         tell(command.arg("--show-output").args(threads(program.room())?).args(only));
         keep_freed_memory(program.room(), &mut command);
-        Ok(command)
-    };
-    let (beside, in_turn): (Vec<&TestProgram>, Vec<&TestProgram>) =
-        build.tests.iter().partition(|program| beside::ROOMS.contains(&program.room()));
-    let commands: Vec<(&str, Command)> =
-        beside.iter().map(|program| Ok((program.room(), ready(program)?))).collect::<Result<_>>()?;
-    thread::scope(|scope| -> Result<()> {
-        let computing = scope.spawn(|| beside::run_all(commands));
-        for program in in_turn {
-            let begun = Instant::now();
-            run_counted(&format!("tests of {}", program.room()), &mut ready(program)?, &mut tally)?;
-            times.add(program.room(), begun.elapsed());
-        }
-        let mut examples = step::cargo();
-        examples.args(["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"]);
-        tell(examples.args(only));
-        run_counted("examples of the documentation", &mut examples, &mut tally)?;
-        for ran in computing.join().expect("it does not panic")? {
-            ran.tell(&mut tally);
-            times.add(&ran.room, ran.took);
-        }
-        Ok(())
-    })?;
+        run_counted(&format!("tests of {}", program.room()), &mut command, &mut tally)?;
+        times.add(program.room(), begun.elapsed());
+    }
+    let mut examples = step::cargo();
+    examples.args(["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"]);
+    tell(examples.args(only));
+    run_counted("examples of the documentation", &mut examples, &mut tally)?;
     if options.full && only.is_none() {
         run_seeds_of_backups(&build, &mut tally);
     }
@@ -145,13 +129,11 @@ fn run_seeds_of_backups(build: &TestBuild, tally: &mut Tally) {
     }
 }
 
-/// Rooms whose tests wait for programs, for drives and for the clock more than they compute.
-const WAITING_ROOMS: [&str; 4] = ["cli", "maildb", "protect", "world"];
-
-/// Arguments that set the threads of a room's tests.
+/// Arguments that set the threads of a room's tests: those of the program wait for programs that they started more than
+/// they compute.
 fn threads(room: &str) -> Result<Option<String>> {
     let cores = thread::available_parallelism().context("counting the processors")?;
-    Ok(WAITING_ROOMS.contains(&room).then(|| format!("--test-threads={}", 2 * cores.get())))
+    Ok((room == "cli").then(|| format!("--test-threads={}", 2 * cores.get())))
 }
 
 /// Lets a room's tests keep the memory that they free: each simulated drive would otherwise be given back to the system
