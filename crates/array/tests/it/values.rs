@@ -3,6 +3,7 @@
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Interval, LogEntry, Move, PayloadGrain, Put, Write},
+    features::COMPATIBLE_LEVEL,
     *,
 };
 use proptest::{array::uniform16, collection::vec, option, prelude::*, sample::select};
@@ -282,6 +283,13 @@ fn member() -> impl Strategy<Value = Member> {
     )
 }
 
+/// Any features, with a format level that goes with them.
+fn features(numbers: [u64; 5]) -> Features {
+    let compatible = numbers[1] & !COMPATIBLE_LEVEL;
+    let any = Features { compatible, read_only: numbers[2], incompatible: numbers[3] };
+    any.raised_to(any.level().max(FormatLevel(numbers[4] as u8)))
+}
+
 pub fn superblock() -> impl Strategy<Value = Superblock> {
     let members = prop_oneof![3 => vec(member(), 1..12), 1 => vec(member(), 250..=256)];
     let geometry = (256..(1_u64 << 36), 20..=22, 1..=3_u8);
@@ -300,11 +308,7 @@ pub fn superblock() -> impl Strategy<Value = Superblock> {
                 settled: Generation(numbers[4] % generation.0),
                 mark: GenerationMark(numbers[1] ^ numbers[2]),
                 previous_mark: GenerationMark(numbers[3]),
-                features: Features {
-                    compatible: numbers[1],
-                    read_only: numbers[2],
-                    incompatible: numbers[3],
-                },
+                features: features(numbers),
                 created_at: WallNanoseconds(numbers[4]),
                 geometry: PoolGeometry {
                     data_start_bytes: start * 4096,

@@ -42,7 +42,7 @@ use world::{ByteCount, World, real::host_files};
 /// A lack of room that lasts longer ends the wait for a drive that leaves: cleaning may make room.
 const ROOM_COMES_WITHIN: Duration = Duration::from_secs(60);
 /// A drive that has left is out of the pool's record a moment later.
-const RECORDED_WITHIN: Duration = Duration::from_secs(5);
+const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The pool, and who waits for it.
 #[derive(Clone, Copy)]

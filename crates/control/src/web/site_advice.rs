@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn advice_of_a_server_is_printed_as_that_of_a_file() {
-        let site = Site::from_toml("[[group]]\nname = 'mail'\ndrives = 8\nclass = 'raid0'\n").unwrap();
+        let site = Site::from_toml("[[group]]\nname = 'mail'\ndrives = 8\nraid = 'raid0'\n").unwrap();
         let advice = advise(&site, None);
         assert!(
             !advice.findings.is_empty() && !advice.skipped.is_empty() && !advice.not_applicable.is_empty()
