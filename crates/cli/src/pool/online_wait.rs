@@ -166,12 +166,14 @@ impl OnlineWait<'_> {
 /// Progress of a job.
 pub fn progress_of(row: &JobRow) -> ProgressStatus {
     let left = row.total.saturating_sub(row.done);
-    let figures = match row.unit {
+    let mut figures = match row.unit {
         JobUnit::Bytes => {
             vec![format!("{} left", ByteCount(left)), format!("{}/s", ByteCount(row.per_second))]
         }
         JobUnit::Nanoseconds | JobUnit::Millionths => Vec::new(),
     };
+    // A job that stands still says why where somebody waits for it.
+    figures.extend(row.problem.iter().map(|problem| format!("waits: {problem}")));
     ProgressStatus {
         phase: row.kind.name().to_owned(),
         fraction: if row.total == 0 { 0.0 } else { row.done as f64 / row.total as f64 },
