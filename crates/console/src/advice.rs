@@ -2,10 +2,11 @@
 
 use crate::{
     page::{Frame, PageResult, shown},
+    shown as show,
     visit::Visit,
 };
 use askama::Template;
-use control::web::client::{AdviceSeverity, FindingRow, SiteAdvice};
+use control::web::client::SiteAdvice;
 
 #[derive(Template)]
 #[template(path = "advice.html")]
@@ -18,13 +19,4 @@ pub(crate) async fn show(visit: Visit) -> PageResult {
     let frame = Frame::new(&visit, "Advice", "Site").await?;
     let advice: SiteAdvice = visit.get("/v1/site/advice").await?;
     shown(&AdvicePage { frame: &frame, advice }, &frame)
-}
-
-/// A finding's weight: class of its mark, and word.
-fn weight(finding: &FindingRow) -> (&'static str, &'static str) {
-    match finding.severity {
-        AdviceSeverity::Error => ("error", "error"),
-        AdviceSeverity::Warning => ("warning", "warning"),
-        AdviceSeverity::Note => ("note", "note"),
-    }
 }

@@ -186,8 +186,7 @@ impl OnlinePool {
             patches.push(PoolPatch { failure_sets: change.failure_sets, ..PoolPatch::default() });
         }
         for patch in patches {
-            let reply = self.server().change_to_its_end(Method::PATCH, &self.path(""), Some(&patch)).await?;
-            reply.checked().map_err(|refusal| self.refusal_as_given(&refusal))?;
+            self.patch_pool(&patch).await?;
         }
         Ok(())
     }
@@ -198,8 +197,11 @@ impl OnlinePool {
     ///
     /// As of a stopped pool.
     pub async fn upgrade(&self, newest: u8) -> Result<(), Refusal> {
-        let patch = PoolPatch { format_level: Some(newest), ..PoolPatch::default() };
-        let reply = self.server().change_to_its_end(Method::PATCH, &self.path(""), Some(&patch)).await?;
+        self.patch_pool(&PoolPatch { format_level: Some(newest), ..PoolPatch::default() }).await
+    }
+
+    async fn patch_pool(&self, patch: &PoolPatch) -> Result<(), Refusal> {
+        let reply = self.server().change_to_its_end(Method::PATCH, &self.path(""), Some(patch)).await?;
         reply.checked().map(drop).map_err(|refusal| self.refusal_as_given(&refusal))
     }
 

@@ -76,7 +76,7 @@ fn pools_of_an_earlier_program_come_back_with_data_rights_and_secrets() {
         let said = judge("qemu-io", &[&["-r", "-f", "raw", served.uri(export)], &commands[..]].concat());
         assert!(!said.contains("verification failed"), "{export}: {said}");
     };
-    // What was answered before the program was killed, the part in its log included.
+    // All that was answered before the program was killed, the part in its log included.
     reads(
         "/store",
         &["read -P 0x22 0 32k", "read -P 0x11 32k 32k", "read -P 0x33 1M 64k", "read -P 0 2M 64k"],

@@ -76,7 +76,7 @@ impl Flow {
 
     fn pool(&self, one: &Presentation) -> Option<PoolHandle> {
         let site = self.presenter.site.look();
-        let pool = site.pools.values().find(|pool| pool.id == one.pool_id())?;
+        let pool = site.pool_of(one.pool_id())?;
         pool.view().map(|_| pool.clone())
     }
 
@@ -103,9 +103,8 @@ impl Flow {
 
     /// True if the server does not know the pool any more.
     fn is_forgotten(&self, one: &Presentation) -> bool {
-        let name = one.path.split('/').next().unwrap_or_default();
         // A journal that cannot be read has said so.
-        self.journal.pools().is_ok_and(|pools| !pools.contains_key(name))
+        self.journal.pools().is_ok_and(|pools| !pools.contains_key(one.pool_name_then()))
             && now_is_over(one, self.world.wall().seconds)
     }
 
@@ -164,8 +163,7 @@ impl Flow {
             utc_time(one.ends_unix_s),
             hosts.join(", ")
         );
-        let pool = one.path.split('/').next().unwrap_or_default();
-        self.presenter.notices.of(pool).occurred("presentation_ends_soon", text);
+        self.presenter.notices.of(one.pool_name_then()).occurred("presentation_ends_soon", text);
         Ok(())
     }
 }

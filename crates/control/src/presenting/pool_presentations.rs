@@ -79,13 +79,16 @@ impl PoolPresentations {
         }
         let listed: BTreeSet<String> = all.access.listed().map(|(name, _)| name.to_owned()).collect();
         let mut problems = PresentationProblems::new();
-        let volumes = pool.volumes();
         let is_due = |one: &&Arc<Presentation>| {
             one.is_open_at(unix_s)
                 || (planted::is_in_presenting(PresentBug::ServedAfterItsTime)
                     && one.stage == PresentationStage::Presented)
         };
-        for one in self.board.of_pool(self.pool).iter().filter(is_due) {
+        let due: Vec<Arc<Presentation>> =
+            self.board.of_pool(self.pool).into_iter().filter(|one| is_due(&one)).collect();
+        // A pool may have thousands.
+        let volumes = if due.is_empty() { Vec::new() } else { pool.volumes() };
+        for one in &due {
             if let Err(problem) = add(&mut all, one, &listed, || meant_by(one, pool, &volumes)) {
                 problems.insert(one.id, problem);
             }

@@ -86,6 +86,11 @@ impl Presentation {
         PoolId(self.pool)
     }
 
+    /// The name that its pool had at the beginning.
+    pub fn pool_name_then(&self) -> &str {
+        self.path.split('/').next().unwrap_or_default()
+    }
+
     pub fn volume_id(&self) -> VolumeId {
         VolumeId(self.volume)
     }

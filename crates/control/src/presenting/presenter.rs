@@ -226,8 +226,7 @@ impl Presenter {
             return Err(error.into());
         }
         let site = self.site.look();
-        let pool = site.pools.values().find(|pool| pool.id == ending.pool_id());
-        let pool = pool.filter(|pool| pool.view().is_some()).ok_or_else(|| {
+        let pool = site.pool_of(ending.pool_id()).filter(|pool| pool.view().is_some()).ok_or_else(|| {
             Refusal::new(
                 format!("{}: its pool is not open", ending.path),
                 "it ends when the pool is open again; nothing of it is served before",
@@ -243,7 +242,7 @@ impl Presenter {
     /// Has the pool look at the clock again.
     async fn serve_again(&self, one: &Presentation) {
         let site = self.site.look();
-        let Some(pool) = site.pools.values().find(|pool| pool.id == one.pool_id()) else { return };
+        let Some(pool) = site.pool_of(one.pool_id()) else { return };
         let serving =
             pool.begin("serve presentations", |served| Box::pin(async move { served.serve_again() }));
         if let Ok(serving) = serving {

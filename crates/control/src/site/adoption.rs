@@ -1,7 +1,10 @@
 //! A site file of pools that are there, with the names, rights and unit numbers that initiators know.
 
-use super::known_dr_group::{KnownDrGroups, with_dr_groups};
-use crate::view::{PoolView, VolumeView};
+use super::{
+    handle::{PoolHandle, SiteView},
+    known_dr_group::{KnownDrGroups, with_dr_groups},
+};
+use crate::{presenting::board::PresentationBoard, view::VolumeView};
 use array::format::{RedundancyClass, VolumeId, row::WriteCache};
 use plan::{
     catalogue::Raid,
@@ -38,15 +41,20 @@ pub struct FoundPool {
 }
 
 impl FoundPool {
-    /// A pool that is served.
-    pub(super) fn served(
-        name: &str,
-        folder: PathBuf,
-        view: &PoolView,
-        presented: BTreeSet<VolumeId>,
-    ) -> Self {
-        let volumes = listed_volumes(view.volumes.iter().cloned());
-        Self { name: name.to_owned(), folder, devices: Vec::new(), drives: 0, volumes, presented }
+    /// The pools that are served and have a view.
+    pub(super) fn all_served(site: &SiteView, presentations: &PresentationBoard) -> Vec<Self> {
+        let presented = presentations.clones();
+        let served = |pool: &PoolHandle| {
+            Some(Self {
+                name: pool.name.clone(),
+                folder: pool.folder.clone(),
+                devices: Vec::new(),
+                drives: 0,
+                volumes: listed_volumes(pool.view()?.volumes.iter().cloned()),
+                presented: presented.clone(),
+            })
+        };
+        site.pools.values().filter_map(served).collect()
     }
 
     /// Looks into the pool of a folder. Nothing is written.

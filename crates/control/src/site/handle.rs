@@ -79,6 +79,13 @@ pub struct SiteView {
     pub waiting_dr_groups: Arc<[WaitingDrGroup]>,
 }
 
+impl SiteView {
+    /// The pool of that identity, whatever its name is by now.
+    pub fn pool_of(&self, id: PoolId) -> Option<&PoolHandle> {
+        self.pools.values().find(|pool| pool.id == id)
+    }
+}
+
 /// A pool of the site.
 #[derive(Clone)]
 pub struct PoolHandle {

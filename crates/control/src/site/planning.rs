@@ -329,12 +329,7 @@ impl SitePlanner {
 
     /// The pools that are open, with their volumes.
     pub fn found_pools(&self) -> Vec<FoundPool> {
-        let view = self.view.borrow();
-        let found = |pool: &PoolHandle| {
-            let clones = self.presentations.clones();
-            Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?, clones))
-        };
-        view.pools.values().filter_map(found).collect()
+        FoundPool::all_served(&self.view.borrow(), &self.presentations)
     }
 
     /// Pools among `destroy` that are gone for good, which are taken out of it.

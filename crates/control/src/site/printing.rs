@@ -2,7 +2,7 @@
 
 use super::{
     adoption::{FoundPool, refreshed_with},
-    handle::{PoolHandle, SiteAnswer, SiteHandle},
+    handle::{SiteAnswer, SiteHandle},
     known_dr_group::{KnownDrGroups, PeerNames},
     server::parse,
     wanted::{SiteContext, WantedSite},
@@ -18,13 +18,10 @@ use world::World;
 ///
 /// No site file was applied, or the site and the pools contradict each other.
 pub fn printed_site(journal: &DaemonJournal, handle: &SiteHandle) -> Result<SiteAnswer, Refusal> {
-    let (view, clones) = (handle.look(), handle.presentations.clones());
+    let view = handle.look();
     let text = journal.served_site().map_err(|error| error.refusal())?;
     let text = text.ok_or_else(|| Refusal::new("no site file was applied", "apply one"))?;
-    let found = |pool: &PoolHandle| {
-        Some(FoundPool::served(&pool.name, pool.folder.clone(), &*pool.view()?, clones.clone()))
-    };
-    let pools: Vec<FoundPool> = view.pools.values().filter_map(found).collect();
+    let pools = FoundPool::all_served(&view, &handle.presentations);
     let dr_groups = KnownDrGroups::of(&view, journal).map_err(|error| error.refusal())?;
     let (site, notes) = refreshed_with(parse(&text)?, &pools, Some(&dr_groups))?;
     Ok(SiteAnswer { notes, text: Some(site.to_toml()), ..SiteAnswer::default() })

@@ -39,7 +39,7 @@ pub use super::{
     },
     sets::{BackupLockBody, NewBackupBody},
     site::SiteBody,
-    site_advice::{AdviceSeverity, FindingRow, SiteAdvice, SkippedRule},
+    site_advice::{FindingRow, SiteAdvice, SkippedRule},
     snapshots::{NewSnapshotBody, NewSnapshotsBody},
     targets::{
         NewTargetBody, NewUnitBody, TargetPatchBody, TargetRow, TargetUser, UnitCache, UnitPatchBody, UnitRow,

@@ -163,7 +163,7 @@ impl From<PresentationFailure> for ApiProblem {
 
 impl PresentationRow {
     fn of(api: &ApiState, site: &SiteView, one: &Presentation) -> Self {
-        let view = pool_of(site, one).and_then(PoolHandle::view);
+        let view = site.pool_of(one.pool_id()).and_then(PoolHandle::view);
         let target = one.target_name();
         let has_unit =
             |known: &iscsi::target::ListedTarget| known.name == target && known.units.contains(&one.number);
@@ -340,12 +340,7 @@ fn find(api: &ApiState, caller: &Caller, id: &str) -> Result<Presentation, ApiPr
 
 /// Name of the pool: a group may have another name by now.
 fn pool_name<'s>(site: &'s SiteView, one: &'s Presentation) -> &'s str {
-    let before = || one.path.split('/').next().unwrap_or_default();
-    pool_of(site, one).map_or_else(before, |pool| &pool.name)
-}
-
-fn pool_of<'s>(site: &'s SiteView, one: &Presentation) -> Option<&'s PoolHandle> {
-    site.pools.values().find(|pool| pool.id == one.pool_id())
+    site.pool_of(one.pool_id()).map_or_else(|| one.pool_name_then(), |pool| &pool.name)
 }
 
 /// The iSCSI name, in lower case, that is meant by the name of a listed initiator, the end of one, or any iSCSI name.

@@ -1,6 +1,6 @@
 //! Advice on the site that is served: the rules of `plan`, held against it.
 
-use super::{ApiState, caller::Caller, problem::ApiProblem};
+use super::{ApiState, caller::Caller, events::EventSeverity, problem::ApiProblem};
 use crate::{journal::tokens::CallerRole, site::printed_site};
 use axum::{Json, extract::State};
 use plan::{
@@ -29,25 +29,13 @@ pub struct SiteAdvice {
 pub struct FindingRow {
     /// Its short name.
     pub id: String,
-    pub severity: AdviceSeverity,
+    pub severity: EventSeverity,
     pub finding: String,
     pub places: Vec<String>,
     pub why: String,
     /// Paper and section.
     pub source: String,
     pub fix: String,
-}
-
-/// Weight of a broken rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AdviceSeverity {
-    /// Mail is lost, stands still, or is not served as asked.
-    Error,
-    /// It will be, sooner than it need.
-    Warning,
-    /// It could be better.
-    Note,
 }
 
 /// A rule that could not be looked at.
@@ -65,9 +53,9 @@ impl SiteAdvice {
         let finding = |Finding { id, severity, finding, places, why, source, fix }: Finding| FindingRow {
             id,
             severity: match severity {
-                Severity::Error => AdviceSeverity::Error,
-                Severity::Warning => AdviceSeverity::Warning,
-                Severity::Note => AdviceSeverity::Note,
+                Severity::Error => EventSeverity::Error,
+                Severity::Warning => EventSeverity::Warning,
+                Severity::Note => EventSeverity::Note,
             },
             finding,
             places,
@@ -87,9 +75,9 @@ impl SiteAdvice {
         let finding = |FindingRow { id, severity, finding, places, why, source, fix }: FindingRow| Finding {
             id,
             severity: match severity {
-                AdviceSeverity::Error => Severity::Error,
-                AdviceSeverity::Warning => Severity::Warning,
-                AdviceSeverity::Note => Severity::Note,
+                EventSeverity::Error => Severity::Error,
+                EventSeverity::Warning => Severity::Warning,
+                EventSeverity::Note => Severity::Note,
             },
             finding,
             places,
