@@ -27,12 +27,19 @@ pub(crate) struct TestProgram {
     /// The package's folder, whose name is the room's; tests run there.
     pub folder: PathBuf,
     pub executable: PathBuf,
+    /// Its target's name: the room's for its unit tests, `it` for the others.
+    pub target: String,
 }
 
 impl TestProgram {
     /// The room it belongs to.
     pub fn room(&self) -> &str {
         self.folder.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
+    /// True for the rules of the repository, which are `cargo xtask tidy`.
+    pub fn is_tidy(&self) -> bool {
+        self.room() == "xtask" && self.target == "it"
     }
 
     /// The program, to be run as cargo would.
@@ -61,9 +68,9 @@ impl TestBuild {
         Self::from_messages(&String::from_utf8(result.stdout)?)
     }
 
-    /// The test programs of this package.
+    /// The test programs with the rules of the repository.
     pub fn tidy(&self) -> impl Iterator<Item = &TestProgram> {
-        self.tests.iter().filter(|program| program.room() == "xtask")
+        self.tests.iter().filter(|program| program.is_tidy())
     }
 
     /// Tells a program to be started where the built one is.
@@ -84,7 +91,8 @@ impl TestBuild {
             let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
             if is_test {
                 let folder = manifest.parent().unwrap_or(manifest).to_owned();
-                build.tests.push(TestProgram { folder, executable: executable.into() });
+                let target = message["target"]["name"].as_str().unwrap_or_default().to_owned();
+                build.tests.push(TestProgram { folder, executable: executable.into(), target });
             } else if !is_test && message["target"]["name"] == "spindle" {
                 build.program = Some(PathBuf::from(executable));
             }
@@ -116,6 +124,7 @@ mod tests {
             message("crates/cli", "spindle", true),
             message("crates/cli", "spindle", false),
             message("xtask", "xtask", false),
+            message("xtask", "xtask", true),
             message("xtask", "it", true),
             message("crates/world", "it", true),
             "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
@@ -124,9 +133,15 @@ mod tests {
         assert_eq!(build.program, Some("/t/spindle-false".into()));
         let found = |program: &TestProgram| (program.room().to_owned(), program.executable.clone());
         let tests: Vec<_> = build.tests.iter().map(found).collect();
-        let wanted = [("cli", "/t/spindle-true"), ("world", "/t/it-true"), ("xtask", "/t/it-true")];
+        let wanted = [
+            ("cli", "/t/spindle-true"),
+            ("world", "/t/it-true"),
+            ("xtask", "/t/it-true"),
+            ("xtask", "/t/xtask-true"),
+        ];
         assert_eq!(tests, wanted.map(|(room, executable)| (room.to_owned(), executable.into())));
-        assert_eq!(build.tidy().count(), 1);
+        let rules: Vec<_> = build.tidy().map(|program| &program.executable).collect();
+        assert_eq!(rules, [Path::new("/t/it-true")], "its unit tests are no rules of the repository");
         assert!(TestBuild::from_messages("").is_err());
     }
 }

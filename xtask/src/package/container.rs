@@ -14,7 +14,7 @@ const IMAGE: &str = "localhost/spindle:latest";
 /// The user in the image, by number: an image from scratch has no other way to know one.
 const USER: u32 = 10001;
 
-pub fn build(package: &Path, target: &Path) -> Result<()> {
+pub fn build(package: &Path, target: &Path, is_judged: bool) -> Result<()> {
     let folder = target.join("release/package/container");
     let rootfs = make_rootfs(package, &folder)?;
     // By its own loader and libraries alone: what is missing is noticed here.
@@ -45,7 +45,15 @@ pub fn build(package: &Path, target: &Path) -> Result<()> {
     push.args(["push", IMAGE]).arg(format!("docker-archive:{}:{IMAGE}", archive.display()));
     step::run("buildah push", &mut push)?;
     println!("{}", archive.display());
-    Ok(())
+    if is_judged { judge(&storage, &folder.join("judge")) } else { Ok(()) }
+}
+
+/// The image's life under buildah: served as it says itself, proven, stopped and served again.
+fn judge(storage: &Path, folder: &Path) -> Result<()> {
+    let mut script = Command::new("sh");
+    script.arg(step::workspace_root().join("packaging/judge/container.sh")).arg(storage);
+    script.arg(IMAGE).arg(folder).arg(super::free_port()?.to_string());
+    step::run("container.sh", &mut script).map(drop)
 }
 
 /// The files of the image below `folder`, which is emptied before.

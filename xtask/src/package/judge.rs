@@ -8,7 +8,6 @@ use crate::step;
 use anyhow::{Context, Result, bail};
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -27,7 +26,7 @@ pub fn judge(package: &Path, target: &Path) -> Result<()> {
         return Ok(());
     }
     let root = clean_debian(package, target)?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = super::free_port()?;
     let mut service = Command::new("unshare");
     service.args(["--mount", "--propagation", "private", "sh"]);
     service.arg(step::workspace_root().join("packaging/judge/service.sh"));

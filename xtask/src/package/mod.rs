@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::{
     env, fs,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -21,15 +22,16 @@ const CARGO_DEB: &str = "3.8.0";
 
 #[derive(Args)]
 pub struct PackageOptions {
-    /// Judge the package: lintian, and its installation, service and purge in a clean Debian (mmdebstrap, as root)
+    /// Judge the package: lintian, and its installation, service and purge in a clean Debian (mmdebstrap, as root); with
+    /// --container the image's service too
     #[arg(long)]
-    judge: bool,
+    pub judge: bool,
     /// Make a container image of the package's files, as an archive (buildah, as root)
     #[arg(long)]
-    container: bool,
+    pub container: bool,
     /// Take the package that was built before
     #[arg(long)]
-    no_build: bool,
+    pub no_build: bool,
 }
 
 pub fn run(options: &PackageOptions) -> Result<()> {
@@ -43,7 +45,7 @@ pub fn run(options: &PackageOptions) -> Result<()> {
         judge::judge(&package, &target)?;
     }
     if options.container {
-        container::build(&package, &target)?;
+        container::build(&package, &target, options.judge)?;
     }
     Ok(())
 }
@@ -118,6 +120,11 @@ fn newest_package(target: &Path) -> Result<PathBuf> {
         (Some(_), false) => bail!("several packages in {}: remove the old ones", folder.display()),
         (None, _) => bail!("no package in {}: leave out --no-build", folder.display()),
     }
+}
+
+/// A port of this machine that nobody uses.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// True if a program is there; else a line says which judge is left out, and how to install it.
