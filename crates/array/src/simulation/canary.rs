@@ -81,7 +81,7 @@ listed! {
         ImportOverwritesANewerWrite,
         /// A host's discard in a volume that is being imported lets the source show through.
         ImportForgetsDiscards,
-        /// An import counts blocks as copied before they are stable.
+        /// An import counts blocks as copied before they are logged.
         ImportMarkTooEarly,
         /// A write of part of a block in a volume that is being imported takes zeroes for its rest.
         ImportPartialWriteOverZeroes,

@@ -7,7 +7,7 @@
 //!    what hosts have written or discarded is never replaced by the source.
 //! 2. A block is copied while no host command has it, and only if the branch still has no version of it.
 //! 3. A copy has the stamp of the branch's fork, which is below the stamps of all commands of hosts. So the versions
-//!    that hosts made are known by their stamps.
+//!    that hosts made are known by their stamps. It becomes stable with what is logged behind it.
 //! 4. A block of the source that is all zeroes, or cannot be read, is not copied: the source is asked for it until the
 //!    import ends.
 //! 5. Nobody waits for the source while segments are kept for a reader, or with a permit of the throttle for longer
@@ -176,7 +176,8 @@ impl HostPath {
     }
 
     /// Copies blocks of a part that were read from the source: those that are still the source's. Returns how many, or
-    /// `None` if the volume is not being imported any more. `locks` are those of the volume.
+    /// `None` if the volume is not being imported any more. A power cut may make them the source's again, until the log
+    /// is synced. `locks` are those of the volume.
     ///
     /// # Errors
     ///
@@ -210,7 +211,8 @@ impl HostPath {
         let count = items.len() as u64;
         if count > 0 {
             let _admitted = self.admission.enter(part.owner, WriteScope::Added(count)).await?;
-            self.log.append(items).await?;
+            // The source still has what a power cut takes away: the mark waits for stability, not each copy.
+            self.log.append_volatile(items).await?;
         }
         Ok(Some(count))
     }

@@ -7,7 +7,7 @@ use crate::{
     format::BLOCK_BYTES,
     volume::{BlockData, ImportedBlock},
 };
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::join, stream};
 use std::{collections::BTreeSet, ops::Range};
 use world::Job;
 
@@ -87,23 +87,30 @@ impl Pool {
         let mut compared = Comparison::default();
         // Its own copies have the stamp of the fork.
         let is_copy = |found: &crate::map::BlockMapping| found.version.birth == target.fork;
-        let permit = self.throttle.permit(Urgency::CanWait).await?;
-        let (owners, own) = self.host.read_stored(target.branch, part.clone(), is_copy).await?;
         let is_of_host = |owner: &ImportedBlock| match owner {
             ImportedBlock::Stored(found) => !is_copy(found),
             ImportedBlock::Discarded => true,
             ImportedBlock::OfSource => false,
         };
-        let wanted: BTreeSet<u64> = (part.start..)
-            .zip(&owners)
-            .filter(|(_, owner)| !is_of_host(owner))
-            .map(|(block, _)| block)
-            .collect();
-        compared.of_hosts = part.end - part.start - wanted.len() as u64;
+        let wanted_of = |owners: &[ImportedBlock]| -> BTreeSet<u64> {
+            let wanted = (part.start..).zip(owners).filter(|(_, owner)| !is_of_host(owner));
+            wanted.map(|(block, _)| block).collect()
+        };
+        let permit = self.throttle.permit(Urgency::CanWait).await?;
+        let wanted = wanted_of(&self.host.imported_blocks(target.branch, part.clone()).await?);
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
+            compared.of_hosts = part.end - part.start;
             return Ok((compared, BlockData::new()));
         };
-        let found = self.read_source(target, first..last + 1, permit).await?;
+        // A block that becomes a host's meanwhile was read for nothing.
+        let (own, found) = join(
+            self.host.read_stored(target.branch, part.clone(), is_copy),
+            self.read_source(target, first..last + 1, permit),
+        )
+        .await;
+        let ((owners, own), found) = (own?, found?);
+        let wanted = wanted_of(&owners);
+        compared.of_hosts = part.end - part.start - wanted.len() as u64;
         self.note_bad(target, &found)?;
         let mut missing = BlockData::new();
         for block in wanted {

@@ -14,6 +14,8 @@ use world::{Buffer, IoError, IoErrorKind, Job, with_deadline};
 
 /// Blocks of a part: a read of 1 MiB.
 pub(super) const PART_BLOCKS: u64 = 256;
+/// After so many parts what was copied is made stable, and the mark moves over them: 64 MiB.
+const MARKED_PARTS: u64 = 64;
 /// A part that cannot be copied is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Between two looks for a cancellation.
@@ -41,21 +43,32 @@ impl Pool {
         };
         // In order, since the mark moves over all of them.
         let mut filled = stream::iter(parts).map(fill).buffered(PARALLELISM_MAX);
-        let (mut copied_blocks, mut outcome) = (0, Ok(()));
+        let (mut copied_blocks, mut filled_below, mut outcome) = (0, target.from, Ok(()));
         while let Some((end, count, copied)) = filled.next().await {
             match copied {
                 _ if outcome.is_err() => {}
                 Ok(copied) => {
                     copied_blocks += copied;
                     job.advance(count * BLOCK_BYTES as u64);
-                    self.shared.state.borrow_mut().catalogue.note_filled(target.branch, BlockIndex(end));
-                    self.shared.note_unsaved_rows();
+                    filled_below = end;
+                    if (end / PART_BLOCKS).is_multiple_of(MARKED_PARTS) {
+                        outcome = self.mark_filled(target, end).await;
+                    }
                 }
                 // Parts that have begun come to their end.
                 Err(error) => outcome = Err(error),
             }
         }
+        self.mark_filled(target, filled_below).await?;
         outcome.map(|()| copied_blocks * BLOCK_BYTES as u64)
+    }
+
+    /// Makes stable what was copied, and only then moves the mark: it is where an import goes on after a power cut.
+    async fn mark_filled(&self, target: &ImportTarget, below: u64) -> Result<()> {
+        self.log.sync().await?;
+        self.shared.state.borrow_mut().catalogue.note_filled(target.branch, BlockIndex(below));
+        self.shared.note_unsaved_rows();
+        Ok(())
     }
 
     /// Repeats the work on a part while the source or the room of the pool keeps it from its end.
