@@ -186,8 +186,8 @@ pub(super) const SERVER_KINDS: &[ReportedKind] = &[
         [
             "Mail on this pool stands still: its volumes are not there for their hosts.",
             "It serves the other pools.",
-            "Until the pool can be opened; a reload (SIGHUP) or a start tries it again.",
-            "Do what the reason asks for: usually a drive or a file system is missing. Then 'spindle apply SITE', or restart the server.",
+            "Until the pool is open: the server tries it again at least once a minute, and a reload (SIGHUP) at once.",
+            "Do what the reason asks for: usually a drive or a file system is missing, and the pool is served when it is back. For a pool that is not as the file says: 'spindle apply SITE'.",
         ],
         Now,
     ),

@@ -118,6 +118,8 @@ pub enum WantedAnswer {
     Change(Box<OnlineChange>),
     /// Work that a pool missed while it did not answer, done. The server asks itself.
     GoOn(String),
+    /// Pools opened that are not open. The server asks itself.
+    OpenClosedPools,
     /// DR groups made that waited for their other site. The server asks itself.
     MakeWaitingDrGroups,
 }

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`wanted`] (a site file, checked), [`wanted_dr_group`] and [`known_dr_group`], [`changes`] (the steps from what is there to what is wanted; pure),
 //! [`places`] (making and opening pools), [`server`] (the site while it is served), [`planning`] (its plan), `applying` (the
-//! steps, done), `dr_group_making`, `dr_groups_waiting` (those whose other site is not connected), `apply_progress`, `pool_answers` (time limits, and going on with what a pool missed), `late_pools` (those that are not open in time), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), `printing` (the site as a file), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
+//! steps, done), `dr_group_making`, `dr_groups_waiting` (those whose other site is not connected), `apply_progress`, `pool_answers` (time limits, and going on with what a pool missed), `late_pools` (those that are not open in time), `closed_pools` (those that did not open, tried again), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), `printing` (the site as a file), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
 //! answers); then changes without a file: [`row_change`] (one row of the site; pure), [`row_refusal`], `row_changing` (it is
 //! planned), `row_layers` (the versions of the site that pools serve), `row_sessions` (hosts that lose something), `row_applying`
 //! (it is done and taken back), [`file_merge`] (what counts when the file is applied again).
@@ -19,6 +19,7 @@ pub mod adoption;
 mod apply_progress;
 mod applying;
 pub mod changes;
+mod closed_pools;
 pub(crate) mod dr_group_making;
 mod dr_group_steps;
 mod dr_groups_waiting;

@@ -136,7 +136,8 @@ impl SiteServer {
 
     /// Does what a pool missed while it did not answer.
     pub(super) async fn go_on(&mut self, pool: &str) -> Result<SiteAnswer, Refusal> {
-        match self.daemon.pool(pool).is_none() {
+        let is_late = self.daemon.pool(pool).is_none();
+        match is_late {
             true => self.join_late(pool).await?,
             false => self.notices.of(pool).note("it answers again: the server goes on with what it missed"),
         }
@@ -145,7 +146,10 @@ impl SiteServer {
         }
         let is_on_battery = self.power == SitePower::OnBattery;
         let own = self.serve_own(pool).await;
-        let done = own.and(self.go_on_with_site().await);
+        let done = match is_late {
+            true => own.and(self.catch_up().await),
+            false => own.and(self.go_on_with_site().await),
+        };
         for failed in self.suspend_caches(is_on_battery).await {
             self.notices.of(pool).warn(failed);
         }
@@ -169,7 +173,7 @@ impl SiteServer {
     }
 
     /// Goes on with an apply that is under way, or serves what was missed.
-    async fn go_on_with_site(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn go_on_with_site(&mut self) -> Result<(), Refusal> {
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         match under_way.filter(|apply| apply.online.is_none()) {
             Some(ApplyRecord { text, file, begun, .. }) => {
@@ -181,7 +185,7 @@ impl SiteServer {
     }
 
     /// Serves the site of those pools that do not serve all of it.
-    async fn serve_missed(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn serve_missed(&mut self) -> Result<(), Refusal> {
         let text = self.journal.served_site().map_err(|error| error.refusal())?;
         let Some(text) = text else { return Ok(()) };
         let wanted = WantedSite::of(&parse(&text)?, &self.context)?;

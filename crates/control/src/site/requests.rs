@@ -92,7 +92,7 @@ impl SiteServer {
     /// Does what a request asks for, and answers it. Returns true if the site was changed.
     pub async fn answer(&mut self, request: SiteRequest) -> bool {
         let SiteRequest { wanted, answer, in_progress } = request;
-        let is_change = matches!(
+        let mut is_change = matches!(
             wanted,
             WantedAnswer::Apply(_) | WantedAnswer::GoOn(_) | WantedAnswer::MakeWaitingDrGroups
         ) || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
@@ -102,6 +102,11 @@ impl SiteServer {
             WantedAnswer::Power(power) => self.set_power(power).await.map_err(RowRefusal::from),
             WantedAnswer::Change(change) => self.change_row(*change).await,
             WantedAnswer::GoOn(pool) => self.go_on(&pool).await.map_err(RowRefusal::from),
+            WantedAnswer::OpenClosedPools => {
+                let (has_changed, done) = self.answer_closed_pools().await;
+                is_change = has_changed;
+                done.map_err(RowRefusal::from)
+            }
             WantedAnswer::MakeWaitingDrGroups => {
                 let made = self.make_waiting_dr_groups().await;
                 // Nobody else hears of it.

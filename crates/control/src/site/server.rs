@@ -369,6 +369,7 @@ impl SiteServer {
         self.daemon.open();
         self.publish();
         self.requests.answer_plans(&self.world, self.planner.clone());
+        self.watch_closed_pools();
         let site = self.handle();
         self.schedules.start(&self.world, site.clone(), &self.notices);
         let around =

@@ -26,7 +26,7 @@ use world::{
     with_deadline,
 };
 
-const SITE: &str = "
+pub const SITE: &str = "
 [[group]]
 name = 'logs'
 [[group]]
@@ -57,7 +57,7 @@ name = 'iqn.x:b'
 uses = ['disks', 'journal']
 ";
 /// Volumes that the next file adds, one in each pool.
-const MORE: &str = "
+pub const MORE: &str = "
 [[volume]]
 name = 'c'
 group = 'logs'
@@ -73,15 +73,15 @@ uses = ['disks', 'journal']
 
 /// Simulated parts that outlive a server.
 #[derive(Clone)]
-struct Parts {
+pub struct Parts {
     network: SimNetwork,
-    drives: Drives,
-    made: MadePools,
+    pub drives: Drives,
+    pub made: MadePools,
     state: SimStateFile,
 }
 
 impl Parts {
-    fn new(simulation: &mut Simulation, seed: u64) -> Self {
+    pub fn new(simulation: &mut Simulation, seed: u64) -> Self {
         let network = simulation.add_network(NetworkOptions::rack());
         let options = DriveOptions::new(ByteCount(65 * MIB));
         let drives = ["logs", "mail"]
@@ -100,7 +100,7 @@ impl Parts {
     }
 
     /// Serves a site file, and has a caller ask the server.
-    async fn serve<T>(
+    pub async fn serve<T>(
         self,
         world: World,
         text: &str,
@@ -134,7 +134,7 @@ impl Parts {
     }
 }
 
-type ChangeAnswer = Result<SiteAnswer, RowRefusal>;
+pub type ChangeAnswer = Result<SiteAnswer, RowRefusal>;
 
 async fn ask(site: &SiteHandle, wanted: WantedAnswer) -> ChangeAnswer {
     site.ask(wanted).unwrap().await.unwrap()
@@ -144,17 +144,17 @@ fn text_of(text: &str) -> SiteText {
     SiteText { text: text.to_owned(), destroy: Vec::new() }
 }
 
-async fn change(site: &SiteHandle, change: SiteRowChange, is_forced: bool) -> ChangeAnswer {
+pub async fn change(site: &SiteHandle, change: SiteRowChange, is_forced: bool) -> ChangeAnswer {
     let wanted = OnlineChange { change, secret: None, if_match: None, is_forced, is_dry_run: false };
     ask(site, WantedAnswer::Change(Box::new(wanted))).await
 }
 
-fn delete(initiator: &str) -> SiteRowChange {
+pub fn delete(initiator: &str) -> SiteRowChange {
     SiteRowChange::DeleteInitiator { initiator: initiator.to_owned() }
 }
 
 /// Initiators with a right on a pool's target, as the pool's thread serves them.
-fn users(site: &SiteHandle, pool: &str) -> Vec<String> {
+pub fn users(site: &SiteHandle, pool: &str) -> Vec<String> {
     let target = if pool == "mail" { "disks" } else { "journal" };
     let target = serving::export::name_of(target);
     let access = Arc::clone(&site.look().pools[pool].view().unwrap().access);

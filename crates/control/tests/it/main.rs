@@ -7,6 +7,7 @@ mod api;
 mod api_crashes;
 mod api_failures;
 mod api_rows;
+mod closed_pools;
 mod conditions_seen;
 mod dr_crashes;
 mod dr_half_made;
