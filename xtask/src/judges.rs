@@ -25,7 +25,7 @@
 //! | real databases, libesedb | PyPI, under the target folder | `verify`, which must find them clean and count as they do |
 
 use crate::{ese_files, guest, iscsi_fio, step};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -301,6 +301,22 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         println!("real databases cannot be had here: {error:#}");
     }
     Ok(())
+}
+
+/// A Python that can import `playwright`, which Debian's chromium is driven by.
+pub fn playwright(install: bool) -> Result<PathBuf> {
+    let environment = step::target_directory()?.join("judges").join("playwright");
+    let python = environment.join("bin").join("python");
+    let is_there = || {
+        step::succeeds(Command::new(&python).args(["-c", "import playwright"]))
+            && step::succeeds(Command::new("chromium").arg("--version"))
+    };
+    if !is_there() && install {
+        packages(&["chromium"])?;
+        python_environment(&environment, PLAYWRIGHT)?;
+    }
+    ensure!(is_there(), "playwright or chromium is missing: --install installs them");
+    Ok(python)
 }
 
 /// Makes a virtual environment with a package.

@@ -2,7 +2,9 @@
 //
 // A live part is an element with an id and `data-live`. The page is asked for again when the server reports an event, and
 // every few seconds, and each live part that differs takes the place of the old one. While the page is hidden nothing is
-// asked for, and the stream of events is closed.
+// asked for, and no stream of events is open.
+//
+// HTTP/1 gives a browser six connections to a server, for all of its pages: one page has the stream, and tells the others.
 
 import { kinds } from "/assets/kinds.js";
 
@@ -17,6 +19,9 @@ const known = document.querySelector('meta[name="newest-event"]');
 let newest = Number(known?.content ?? 0);
 let stream = null;
 let period = 0;
+/** Ends the wait for the stream, or gives it to another page. */
+let leave = null;
+const pages = new BroadcastChannel("spindle-events");
 let gathering = 0;
 let isAsking = false;
 
@@ -70,8 +75,8 @@ async function refresh() {
   }
 }
 
-function happened(event) {
-  newest = Math.max(newest, Number(event.lastEventId) || 0);
+function happened(number) {
+  newest = Math.max(newest, number);
   if (gathering) return;
   gathering = setTimeout(() => {
     gathering = 0;
@@ -79,23 +84,51 @@ function happened(event) {
   }, GATHER_MS);
 }
 
-function open() {
-  if (stream || document.hidden) return;
+/** Opens the stream, if the page is still shown. */
+function listen() {
+  if (stream || !leave) return;
   stream = new EventSource(`/v1/events?after=${newest}`);
-  for (const kind of kinds) stream.addEventListener(kind, happened);
+  const tell = (event) => {
+    const number = Number(event.lastEventId) || 0;
+    pages.postMessage(number);
+    happened(number);
+  };
+  for (const kind of kinds) stream.addEventListener(kind, tell);
   stream.onerror = () => {
     // A refused stream is not tried again by the browser; one that broke is.
     if (stream?.readyState !== EventSource.CLOSED) return;
     stream = null;
-    setTimeout(open, PAUSE_MS);
+    setTimeout(listen, PAUSE_MS);
   };
-  clearInterval(period);
+}
+
+function open() {
+  if (leave || document.hidden) return;
   period = setInterval(refresh, PERIOD_MS);
+  // Locks are for pages that came over TLS, or from this machine; others have a stream each.
+  if (!navigator.locks) {
+    leave = () => {};
+    return listen();
+  }
+  const wait = new AbortController();
+  let release = () => {};
+  leave = () => {
+    wait.abort();
+    release();
+  };
+  const turn = () =>
+    new Promise((resolve) => {
+      release = resolve;
+      listen();
+    });
+  navigator.locks.request("spindle-events", { signal: wait.signal }, turn).catch(() => {});
 }
 
 function close() {
   stream?.close();
   stream = null;
+  leave?.();
+  leave = null;
   clearInterval(period);
   clearTimeout(gathering);
   gathering = 0;
@@ -106,5 +139,6 @@ document.addEventListener("visibilitychange", () => {
   open();
   refresh();
 });
+pages.onmessage = (message) => happened(message.data);
 addEventListener("pagehide", close);
 open();

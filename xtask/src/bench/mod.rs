@@ -7,6 +7,7 @@
 
 mod array;
 mod btrfs;
+mod console;
 mod fio;
 mod import;
 mod latency;
@@ -74,6 +75,8 @@ enum Name {
     Targets,
     /// 'spindle serve': its API beside hosts, idle, and with 4,096 volumes
     Serve,
+    /// What a browser that shows the console costs hosts
+    Console,
     /// 'spindle volume import' beside a read of the source and a write into the pool
     Import,
     /// Groups at two sites: writes in sync and async, failover, beside qemu-storage-daemon's mirror
@@ -122,6 +125,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => "array",
         Name::Targets => "targets",
         Name::Serve => "serve",
+        Name::Console => "console",
         Name::Import => "import",
         Name::Replication => "replication",
         Name::Plan => "plan",
@@ -144,7 +148,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => &array::EXAMPLES,
         Name::Targets => &targets::EXAMPLES,
         Name::Serve => &serve_beside::EXAMPLES,
-        Name::Import | Name::Replication | Name::Plan | Name::Vault | Name::Protect => &[],
+        Name::Console | Name::Import | Name::Replication | Name::Plan | Name::Vault | Name::Protect => &[],
         Name::Verify => &verify::EXAMPLES,
     });
     let programs = our_programs::OurPrograms::build(options.name != Name::Array, &examples)?;
@@ -159,6 +163,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         Name::Array => array::run(&setting, &programs, &mut record)?,
         Name::Targets => targets::run(&setting, &programs, &mut record)?,
         Name::Serve => serve::run(&setting, &programs, &mut record)?,
+        Name::Console => console::run(&setting, &programs, &mut record)?,
         Name::Import => import::run(&setting, &programs, &mut record)?,
         Name::Replication => replication::run(&setting, &programs, &mut record)?,
         Name::Plan => plan::run(&setting, &programs, &mut record)?,

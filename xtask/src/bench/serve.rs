@@ -72,11 +72,21 @@ impl Server {
 
     /// Processor time that it has used, in seconds.
     pub(super) fn processor_seconds(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
-        let fields = stat.rsplit_once(')').context("a stat file")?.1;
-        let mut fields = fields.split_whitespace().skip(11);
-        let mut next = || fields.next().and_then(|field| field.parse::<f64>().ok()).context("a stat file");
-        Ok((next()? + next()?) / TICKS_PER_SECOND)
+        processor_seconds(&fs::read_to_string(format!("/proc/{}/stat", self.pid()))?)
+    }
+
+    /// The same of those threads whose names are wanted; fails if there is none.
+    pub(super) fn processor_seconds_of(&self, is_wanted: impl Fn(&str) -> bool) -> Result<f64> {
+        let mut all = Vec::new();
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))?.flatten() {
+            // One that has ended meanwhile has no file any more.
+            let Ok(name) = fs::read_to_string(thread.path().join("comm")) else { continue };
+            if is_wanted(name.trim()) {
+                all.push(processor_seconds(&fs::read_to_string(thread.path().join("stat"))?)?);
+            }
+        }
+        ensure!(!all.is_empty(), "the server has no such thread");
+        Ok(all.into_iter().sum())
     }
 
     fn resident_bytes(&self) -> Result<f64> {
@@ -97,6 +107,14 @@ impl Server {
         }
         Ok(asked.elapsed())
     }
+}
+
+/// Of a process or a thread, from its file `stat`.
+fn processor_seconds(stat: &str) -> Result<f64> {
+    let fields = stat.rsplit_once(')').context("a stat file")?.1;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut next = || fields.next().and_then(|field| field.parse::<f64>().ok()).context("a stat file");
+    Ok((next()? + next()?) / TICKS_PER_SECOND)
 }
 
 impl Drop for Server {

@@ -25,7 +25,7 @@ const KINDS: [(&str, &[&str]); 21] = [
     ("css", &["crates/report/src/html/", "crates/console/assets/"]),
     ("js", &["crates/console/assets/"]),
     ("svg", &["crates/console/assets/"]),
-    ("py", &["crates/cli/tests/it/"]),
+    ("py", &["crates/cli/tests/it/", "xtask/src/bench/open_pages.py"]),
     ("txt", &["crates/cli/tests/it/", "crates/control/tests/it/"]),
     ("sh", &["xtask/guest/", ".cargo/", "hooks/", "packaging/judge/"]),
     ("service", &["packaging/systemd/"]),

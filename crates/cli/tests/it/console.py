@@ -20,6 +20,7 @@ CALM_MS = 60
 # The API prints a table for each of 4,096 volumes; the program of the tests is not optimised.
 PAINT_MS_MAX_OF = {"/site": 1500}
 VISITS = 3
+PAGES_AT_ONCE = 9
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 findings = []
 
@@ -211,6 +212,29 @@ def judge_live(browser):
     print("a live page shows an event when it happens")
 
 
+def judge_many_pages(browser):
+    """More pages of one browser than HTTP/1 has connections: all open, all live, also when the one with the stream goes."""
+    context = browser.new_context()
+    first = context.new_page()
+    login(first)
+    pages = [first] + [context.new_page() for _ in range(PAGES_AT_ONCE - 1)]
+    for page in pages:
+        watch(page, "many")
+        page.goto(BASE + "/events")
+    other = browser.new_context()
+    for left in (pages, pages[1:]):
+        before = [page.inner_text("#events tbody tr:first-child") for page in left]
+        login(other.new_page())
+        for page, text in zip(left, before):
+            page.wait_for_function(
+                "before => document.querySelector('#events tbody tr').innerText !== before", arg=text, timeout=8000
+            )
+        pages[0].close()
+    other.close()
+    context.close()
+    print(f"{PAGES_AT_ONCE} pages of a browser at once show an event when it happens")
+
+
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
     paths = judge_pages(browser)
@@ -218,6 +242,7 @@ with sync_playwright() as playwright:
     judge_keyboard(browser)
     judge_without_scripts(browser, paths)
     judge_live(browser)
+    judge_many_pages(browser)
     browser.close()
 print(json.dumps({"findings": len(findings), "axe": AXE != "-"}))
 sys.exit(1 if findings else 0)
