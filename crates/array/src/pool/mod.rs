@@ -40,6 +40,7 @@ mod replica_cuts;
 mod replicas;
 mod replication_rows;
 mod rollback;
+mod segment_list;
 mod shared_operations;
 mod site_rows;
 mod snapshot_room;
@@ -84,6 +85,7 @@ pub use read_only::{
 pub use replica_cuts::CUT_NAME_BEGIN;
 pub use replication_rows::replicated_volumes;
 pub use rollback::RollbackGoal;
+pub use segment_list::{SegmentFacts, SegmentStanding};
 pub use snapshots::{NewSnapshot, REPLICA_POINT, Snapshot};
 pub use volume_setting::VolumeSetting;
 pub use volumes::{NewVolume, VolumeInfo, VolumeOrigin};

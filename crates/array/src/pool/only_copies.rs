@@ -23,7 +23,7 @@ impl Shared {
         bytes
     }
 
-    fn drive_of(&self, member: MemberIndex) -> Option<DriveId> {
+    pub(super) fn drive_of(&self, member: MemberIndex) -> Option<DriveId> {
         let superblock = self.superblock.borrow();
         superblock.members.get(usize::from(member.0)).map(|member| member.drive)
     }

@@ -328,6 +328,11 @@ impl Segments {
         self.rows.iter().flatten().chain(self.condemned.iter().map(|condemned| &condemned.row))
     }
 
+    /// A number above those of all segments.
+    pub fn number_end(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
     /// The row of a segment.
     pub fn row(&self, number: SegmentNumber) -> Option<&SegmentRow> {
         self.rows.get(number.0 as usize)?.as_ref()

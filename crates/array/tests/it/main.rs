@@ -57,6 +57,7 @@ mod room;
 mod round_trip;
 mod salvage;
 mod scene;
+mod segment_list;
 mod shared_groups;
 mod shares;
 mod site_rows;
