@@ -93,6 +93,11 @@ impl Cell {
     }
 
     /// Text form; the unit is left out if it equals `column_unit`.
+    /// The cell in words, with its unit.
+    pub fn words(&self) -> String {
+        self.shown(&Unit::One)
+    }
+
     pub(crate) fn shown(&self, column_unit: &Unit) -> String {
         match self {
             Self::Empty => String::new(),

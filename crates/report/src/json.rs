@@ -12,7 +12,7 @@ use std::{error, fmt, io};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 
-use crate::document::Document;
+use crate::document::{Document, Meta, Verdict};
 
 const FORMAT: &str = "spindle-report";
 
@@ -46,6 +46,12 @@ pub fn render(document: &Document) -> String {
 /// # Errors
 /// If the text is not JSON, no report, or a report of another version.
 pub fn parse(text: &str) -> Result<Document, ReadError> {
+    let read: Read = read(text)?;
+    Ok(read.document)
+}
+
+/// Reads a part of the envelope, once it is known to be one.
+fn read<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, ReadError> {
     let envelope: Envelope = serde_json::from_str(text).map_err(|source| match source.classify() {
         serde_json::error::Category::Data => ReadError::NotAReport,
         _ => ReadError::Malformed(source),
@@ -56,7 +62,25 @@ pub fn parse(text: &str) -> Result<Document, ReadError> {
     if envelope.version != VERSION {
         return Err(ReadError::UnknownVersion { found: envelope.version });
     }
-    let read: Read = serde_json::from_str(text).map_err(ReadError::Malformed)?;
+    serde_json::from_str(text).map_err(ReadError::Malformed)
+}
+
+/// The facts of a report that lists show.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DocumentSummary {
+    pub title: String,
+    pub subtitle: String,
+    pub meta: Meta,
+    /// None if the report judges nothing.
+    pub verdict: Option<Verdict>,
+}
+
+/// Parses the facts alone; the rest of the document may be damaged.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_summary(text: &str) -> Result<DocumentSummary, ReadError> {
+    let read: SummaryRead = read(text)?;
     Ok(read.document)
 }
 
@@ -77,6 +101,11 @@ struct Envelope {
 #[derive(Deserialize)]
 struct Read {
     document: Document,
+}
+
+#[derive(Deserialize)]
+struct SummaryRead {
+    document: DocumentSummary,
 }
 
 /// Formatter that indents objects and keeps arrays of numbers on one line, since there are thousands of

@@ -8,18 +8,37 @@ use crate::document::{Document, Finding, Section, Severity, Verdict, VerdictOutc
 use crate::markup::{escaped, put};
 use crate::unit::Unit;
 
-const STYLE: &str = include_str!("style.css");
+/// The style of a page: in the page, or for a server at the path that [`PageLinks`] names.
+pub const STYLE: &str = include_str!("style.css");
 
 /// Content security policy: nothing may be loaded or run, even if text were mistaken for markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// Renders the whole page.
+/// Links of a page that a server shows under a policy of its own, which allows nothing inline.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLinks<'a> {
+    /// Path of [`STYLE`].
+    pub style: &'a str,
+    /// Path of the page that this one belongs to, and the words of the link.
+    pub back: (&'a str, &'a str),
+}
+
+/// Renders the whole page, which needs no other file.
 pub fn render(document: &Document) -> String {
+    page(document, None)
+}
+
+/// Renders the page for a server: without style, and without a policy of its own.
+pub fn render_linked(document: &Document, links: PageLinks<'_>) -> String {
+    page(document, Some(links))
+}
+
+fn page(document: &Document, links: Option<PageLinks<'_>>) -> String {
     let anchors = anchors(document);
     let mut out = String::new();
-    head(document, &mut out);
+    head(document, links, &mut out);
     out.push_str("<body>\n<div class=\"page\">\n");
-    contents(document, &anchors, &mut out);
+    contents(document, &anchors, links, &mut out);
     out.push_str("<main id=\"report\">\n");
     masthead(document, &mut out);
     if let Some(verdict) = &document.verdict {
@@ -35,24 +54,35 @@ pub fn render(document: &Document) -> String {
     out
 }
 
-fn head(document: &Document, out: &mut String) {
+fn head(document: &Document, links: Option<PageLinks<'_>>, out: &mut String) {
     let outcome = document.verdict.as_ref().map(|verdict| format!("{}: ", verdict.outcome.word()));
+    out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    if links.is_none() {
+        put!(out, "<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n");
+    }
     put!(
         out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta name=\"generator\" content=\"{}\">\n<title>{}{}</title>\n<style>\n{STYLE}</style>\n</head>\n",
+         <meta name=\"generator\" content=\"{}\">\n<title>{}{}</title>\n",
         escaped(&document.meta.generator),
         escaped(&outcome.unwrap_or_default()),
         escaped(&document.title),
     );
+    match links {
+        None => put!(out, "<style>\n{STYLE}</style>\n"),
+        Some(links) => put!(out, "<link rel=\"stylesheet\" href=\"{}\">\n", escaped(links.style)),
+    }
+    out.push_str("</head>\n");
 }
 
 /// A list of links beside the report, or above it on narrow pages.
-fn contents(document: &Document, anchors: &[String], out: &mut String) {
-    out.push_str("<nav class=\"contents\" aria-label=\"Contents\">\n<p>Contents</p>\n<ol>\n");
+fn contents(document: &Document, anchors: &[String], links: Option<PageLinks<'_>>, out: &mut String) {
+    out.push_str("<nav class=\"contents\" aria-label=\"Contents\">\n");
+    if let Some(PageLinks { back: (path, words), .. }) = links {
+        put!(out, "<p><a href=\"{}\">{}</a></p>\n", escaped(path), escaped(words));
+    }
+    out.push_str("<p>Contents</p>\n<ol>\n");
     if !document.findings.is_empty() {
         out.push_str("<li><a href=\"#findings\">Findings</a></li>\n");
     }
@@ -179,6 +209,19 @@ fn anchors(document: &Document) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::document::Meta;
+
+    #[test]
+    fn a_page_for_a_server_has_nothing_inline() {
+        let mut document = Document::new("<t>", "", Meta::default());
+        document.section(Section::new("Rates", ""));
+        let links = PageLinks { style: "/assets/report.css", back: ("/reports/a&b", "Back") };
+        let page = render_linked(&document, links);
+        assert!(!page.contains("<style") && !page.contains("unsafe") && !page.contains(" style="), "{page}");
+        assert!(page.contains("<link rel=\"stylesheet\" href=\"/assets/report.css\">"), "{page}");
+        assert!(page.contains("href=\"/reports/a&amp;b\"") && page.contains("&lt;t&gt;"), "{page}");
+        let rest = |page: &str| page.split_once("<main").map(|(_, rest)| rest.to_owned());
+        assert_eq!(rest(&page), rest(&render(&document)), "the report is the same");
+    }
 
     #[test]
     fn sections_of_one_title_have_anchors_of_their_own() {
