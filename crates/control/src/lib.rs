@@ -58,6 +58,7 @@ mod pool_transfers;
 pub mod portal;
 pub mod presenting;
 pub mod recovery;
+pub mod report_folder;
 mod row_tag;
 pub mod schedules;
 pub mod session_view;

@@ -7,6 +7,7 @@ use control::{
     history::FolderHistory,
     journal::DaemonJournal,
     notice::NoticeSender,
+    report_folder::ReportFolder,
     site::SiteServer,
     web::{CallerRole, NewToken, WebSetting, WebThread, make_token, token_text},
 };
@@ -67,6 +68,7 @@ pub(super) async fn start(
         journal: Arc::clone(journal),
         events: events.clone(),
         history: Box::new(FolderHistory::new(&state)),
+        reports: Some(ReportFolder::new(&state)),
         link,
         pages: Some(console::pages),
     };

@@ -46,7 +46,7 @@ use world::with_deadline;
 
 /// Most bytes of a request's body.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
-/// The same of a request with a site file: as of a file on the command line.
+/// The same of a request with a site file, or a report: as of a file on the command line.
 pub(super) const SITE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of method and path that the audit keeps.
 const WHAT_BYTES: usize = 1024;
@@ -140,7 +140,8 @@ pub(super) async fn run(
     }
     // Before anything is recorded.
     caller.need(CallerRole::Operate)?;
-    let bytes_max = if path.starts_with("/v1/site/") { SITE_BYTES_MAX } else { BODY_BYTES_MAX };
+    let is_large = path.starts_with("/v1/site/") || path.starts_with(super::reports::PATH);
+    let bytes_max = if is_large { SITE_BYTES_MAX } else { BODY_BYTES_MAX };
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, bytes_max).await.map_err(|_| {
         let refusal = Refusal::new(format!("the body is broken off, or has more than {bytes_max} bytes"), "");
@@ -307,6 +308,10 @@ fn wanted_of(path: &str, body: &Bytes) -> String {
         }
         _ if path.starts_with(super::initiators::PATH) => {
             shortened(&without_secret(body, &INITIATOR_FIELDS), AUDITED_BYTES)
+        }
+        _ if path.starts_with(super::reports::PATH) => {
+            let hash = hexadecimal(digest(&SHA256, body).as_ref());
+            format!("{} bytes with SHA-256 {hash}", body.len())
         }
         _ if path == super::dr_sites::SITES_PATH => {
             shortened(&without_secret(body, &PAIRING_FIELDS), AUDITED_BYTES)

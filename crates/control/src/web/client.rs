@@ -27,8 +27,10 @@ pub use super::{
     presentations::{
         NewPresentationBody, PresentationEndRow, PresentationList, PresentationRow, PresentationState,
     },
+    reports::{ReportList, ReportOutcome, ReportRow, ReportVerdictRow},
     row_changes::{RowChangeOutcome, RowChangeResult, SiteFileDifference},
     schedules::{NewScheduleBody, SchedulePatchBody, ScheduleProgressRow, ScheduleRow, ScheduledVolumeRow},
+    segment_map::{SegmentCell, SegmentContents, SegmentDrive, SegmentMap},
     sessions::{SessionKind, SessionRow, SessionUnit},
     set_results::{
         BackupCopyBody, DrillBody, RebuiltRow, RestoreBody, VerificationBody, VerificationResultName,

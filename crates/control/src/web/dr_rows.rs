@@ -92,6 +92,10 @@ pub struct DrGroupRow {
     /// Of a secondary: the last time at which its primary said how it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_word: Option<String>,
+    /// Of a secondary that is complete: it has everything that hosts were answered until then. Of the rest, an unplanned failover
+    /// may lose all; left out if its primary has said nothing since this server was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete_until: Option<String>,
     /// Names of volumes with what this site once gave up, until they are deleted.
     pub forks: Vec<String>,
     /// Of a primary that sends nothing to the other site, although that may be reached.
@@ -310,6 +314,7 @@ impl DrGroupRow {
             sent_bytes: report.sent_bytes,
             received_bytes: report.received_bytes,
             last_word: report.last_word.map(at),
+            complete_until: group.complete_until.map(|(until, _)| at(until)),
             forks: report.forks.iter().map(|fork| fork.name.clone()).collect(),
             could_serve: group.hosts.reasons_against.clone().map(|reasons| DrCouldServeRow {
                 could_serve: reasons.is_empty(),

@@ -1,15 +1,15 @@
 //! The daemon's API over HTTP, on a thread of its own ([the decision](../../../../docs/decisions/2026-11-27-the-api.md)).
 //!
 //! Reading order: `local_world` and `connections` (HTTP over a world's network), `problem`, `caller` and `browser_sessions` (who may do what),
-//! `changing` (audit and keys around each change), `expected_tags` (versions of rows), then the resources: `health`, `pools`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
+//! `changing` (audit and keys around each change), `expected_tags` (versions of rows), then the resources: `health`, `pools`, `segment_map`, `drives`, `drive_warnings`, `jobs`, `volumes`, `space`, `uses`,
 //! `snapshots`, `points`, `presentations`, `cuts`, `group_orders` and what they do (`groups`, `group_changes`), `site`, `row_changes` and what they change (`targets`, `initiators`, `exports`, `schedules`), `sets` with `set_rows` and `set_results`, `sessions`, `power`,
-//! `metrics`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, [`client`] calls them, and [`page_setting`]
+//! `metrics`, `reports`, `events`, `conditions`, `notifiers`, `tokens`, `audit`; `router` puts them together, [`client`] calls them, and [`page_setting`]
 //! is for pages that call them in the process.
 //!
 //! Invariants:
 //!
-//! 1. A GET sends a pool nothing, but for pages of snapshots, differences, the exact space and the uses of a volume, and the whole status of a
-//!    pool; and once after a start, jobs that are to go on.
+//! 1. A GET sends a pool nothing, but for pages of snapshots, differences, the exact space and the uses of a volume, and the whole status and
+//!    the segments of a pool; and once after a start, jobs that are to go on.
 //! 2. A change is in the audit before it begins, and its outcome after it.
 //! 3. Everything but health and the description of the API needs a caller (`caller`).
 
@@ -60,10 +60,12 @@ mod pools;
 mod power;
 mod presentations;
 mod problem;
+mod reports;
 mod router;
 mod row_changes;
 pub mod rows;
 mod schedules;
+mod segment_map;
 mod sessions;
 mod set_results;
 mod set_rows;
@@ -97,6 +99,7 @@ use crate::{
     journal::DaemonJournal,
     notice::NoticeSender,
     portal::{NetworkMaker, no_thread},
+    report_folder::ReportFolder,
     site::handle::SiteHandle,
 };
 use array::format::PoolId;
@@ -108,6 +111,7 @@ use events::STREAMS_MAX;
 use local_world::LocalWorld;
 use page_setting::{PageSetting, PagesAdder};
 use report::Refusal;
+use segment_map::KeptMap;
 use serving::{export::listen_refusal, pool::room::RoomStatus};
 use std::{
     collections::BTreeMap,
@@ -135,6 +139,8 @@ pub struct WebSetting {
     pub events: DaemonEventLog,
     /// Files of the performance over time.
     pub history: Box<dyn HistoryFiles>,
+    /// Reports that people look at; `None` if the server keeps none.
+    pub reports: Option<ReportFolder>,
     /// To other sites, if this one listens for them.
     pub link: Option<LinkHandle>,
     /// Puts pages for people before the API's paths.
@@ -149,6 +155,7 @@ struct Api {
     notices: NoticeSender,
     events: DaemonEventLog,
     history: PerformanceHistory,
+    reports: Option<ReportFolder>,
     /// Places of streams.
     streams: Arc<Semaphore>,
     own_user: u32,
@@ -162,6 +169,9 @@ struct Api {
     /// The place of a count of room, and the last counts.
     room_places: Arc<Semaphore>,
     rooms: Arc<Mutex<BTreeMap<PoolId, CountedRoom>>>,
+    /// The place of a look at segments, and the last maps.
+    segment_places: Arc<Semaphore>,
+    segment_maps: Arc<Mutex<BTreeMap<PoolId, KeptMap>>>,
     jobs: JobKeeper,
     link: Option<LinkHandle>,
 }
@@ -233,8 +243,19 @@ impl WebThread {
 type Signals = (oneshot::Sender<Result<Vec<Address>, Refusal>>, oneshot::Receiver<()>);
 
 async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notices: NoticeSender) {
-    let WebSetting { network, addresses, tls, own_user, site, journal, events, history, link, pages } =
-        setting;
+    let WebSetting {
+        network,
+        addresses,
+        tls,
+        own_user,
+        site,
+        journal,
+        events,
+        history,
+        reports,
+        link,
+        pages,
+    } = setting;
     let network = network();
     let mut listeners = Vec::new();
     for (address, name) in addresses {
@@ -255,6 +276,7 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         notices,
         events,
         history,
+        reports,
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         own_user,
         failed_logins: FailedLogins::default(),
@@ -264,6 +286,8 @@ async fn run(world: World, setting: WebSetting, (tell, stopped): Signals, notice
         counts: Semaphore::new(1),
         room_places: Arc::new(Semaphore::new(1)),
         rooms: Arc::default(),
+        segment_places: Arc::new(Semaphore::new(1)),
+        segment_maps: Arc::default(),
         jobs,
         link,
     });

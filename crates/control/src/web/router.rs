@@ -6,9 +6,9 @@ use super::{
     client::KEEPS_SETTINGS,
     conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
     dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, presentations, schedules,
-    sessions, set_results, sets, site, site_advice, snapshots, space, targets, tokens, transfers, uses,
-    volumes,
+    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, presentations, reports,
+    schedules, segment_map, sessions, set_results, sets, site, site_advice, snapshots, space, targets,
+    tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -84,6 +84,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(pools::show, pools::patch))
         .routes(routes!(pools::status))
         .routes(routes!(pools::room))
+        .routes(routes!(segment_map::show))
         .routes(routes!(drives::list, drives::add))
         .routes(routes!(drives::show, drives::retire))
         .routes(routes!(drives::keep))
@@ -173,6 +174,8 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(metrics::show))
         .routes(routes!(history::series))
         .routes(routes!(history::show))
+        .routes(routes!(reports::list))
+        .routes(routes!(reports::show, reports::keep, reports::delete))
         .routes(routes!(events::list))
         .routes(routes!(browser_sessions::show))
         .routes(routes!(conditions::list))

@@ -473,6 +473,7 @@ async fn life(
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
+        reports: None,
         link: None,
         pages: None,
     };

@@ -58,6 +58,7 @@ fn a_pool_whose_drives_fail_answers_500_and_then_503_and_no_conflict() {
             journal,
             events: DaemonEventLog::new(world.wall()),
             history: Box::new(control::history::MemoryHistory::default()),
+            reports: None,
             link: None,
             pages: None,
         };

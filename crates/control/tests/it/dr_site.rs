@@ -214,6 +214,7 @@ impl DrSite {
             journal: Arc::clone(&journal),
             events: DaemonEventLog::new(world.wall()),
             history: Box::new(control::history::MemoryHistory::default()),
+            reports: None,
             link: Some(link.handle.clone()),
             pages: None,
         };

@@ -352,6 +352,7 @@ async fn serve<F: Future<Output = Result<(), String>>>(
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
+        reports: None,
         link: None,
         pages: None,
     };

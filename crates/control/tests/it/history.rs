@@ -121,6 +121,7 @@ impl Machine {
             journal,
             events: DaemonEventLog::new(world.wall()),
             history: Box::new(history),
+            reports: None,
             link: None,
             pages: None,
         };

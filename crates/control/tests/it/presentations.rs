@@ -1,8 +1,8 @@
 //! Presentations in simulated time: the power fails, or the process is killed, between any two awaits, and the civil clock of the
 //! next life is another one: the end of a presentation passes while the server is down, or is a day away.
 //!
-//! The model knows what was asked for and answered. What is answered is served until its time and not for a second longer,
-//! its point stays as long, and nothing is left of it then.
+//! The model knows what was asked for and answered. What is answered is served until its time and not for a second longer, its
+//! point stays as long, and nothing is left of it then.
 
 #[cfg(debug_assertions)]
 use crate::planted::assert_panics;
@@ -61,7 +61,6 @@ const POINTS: [&str; 2] = ["monday", "tuesday"];
 /// Requests of one seed.
 const REQUESTS: usize = 24;
 
-/// A presentation that was answered.
 #[derive(Clone, Debug)]
 struct KnownPresentation {
     ends: i64,
@@ -144,6 +143,7 @@ async fn serve(
         journal: Arc::clone(&journal),
         events,
         history: Box::new(control::history::MemoryHistory::default()),
+        reports: None,
         link: None,
         pages: None,
     };

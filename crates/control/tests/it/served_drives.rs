@@ -87,6 +87,7 @@ async fn start(world: &World, state: &Path) -> Bench {
         journal,
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
+        reports: None,
         link: None,
         pages: None,
     };

@@ -331,6 +331,7 @@ async fn life_with(
         journal: Arc::clone(&journal),
         events: DaemonEventLog::new(world.wall()),
         history: Box::new(control::history::MemoryHistory::default()),
+        reports: None,
         link: None,
         pages: None,
     };
