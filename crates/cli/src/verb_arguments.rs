@@ -13,11 +13,15 @@ use world::ByteCount;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle report spindle-report-2026-11-21-220500.run      writes the .html and .json beside it
+  spindle report spindle-report-2026-11-21-220500.run --send   the console of the server on this machine shows it, too
   spindle report --from 2026-11-16 --to 2026-11-23         what hosts did in a week, and a profile of it
   spindle report --from 2026-11-16 --to 2026-11-23 --volume mail/db1 --mailboxes 2000 --report week
 
 For a completed run, the report is byte for byte the one that the run wrote. For a run that died (a crash, a
 power cut) or is still in progress, it shows everything known up to a few seconds before, and verifies nothing.
+
+With --send a server keeps the report, and its console shows it. It refuses another one of the same name; the same
+one may be sent again. A .json is sent as it is, and nothing else is written: it ends with 0 if the server has it.
 
 With --from it asks a server for the performance of its volumes over time, and writes PREFIX.toml too: a profile
 with which 'spindle prove --server PREFIX.toml' puts the busiest hour of these volumes on other storage. Times are
@@ -26,7 +30,8 @@ UTC, as 2026-11-16 or 2026-11-16T08:00.
 Ends with 0 for pass, 1 for fail, 2 if the run has no verdict or no report was made. A report of a server's hosts
 judges nothing: it ends with 0 if it was made.")]
 pub struct ReportArguments {
-    /// Record of a run: the .run file that 'spindle prove' writes beside its report
+    /// Record of a run: the .run file that 'spindle prove' writes beside its report; with --send also a report, the
+    /// .json beside it
     #[arg(value_name = "RUN", required_unless_present = "from")]
     pub run: Option<PathBuf>,
 
@@ -55,6 +60,14 @@ pub struct ReportArguments {
         hide_default_value = true
     )]
     pub base: String,
+
+    /// Also give the report to a server, whose console shows it
+    #[arg(long, requires = "run")]
+    pub send: bool,
+
+    /// Send: name of the report there [default: that of the file]
+    #[arg(long, value_name = "NAME", requires = "send")]
+    pub name: Option<String>,
 
     #[command(flatten)]
     pub place: ServerPlace,

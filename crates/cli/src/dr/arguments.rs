@@ -384,7 +384,8 @@ pub struct FailoverArguments {
     #[arg(long, value_name = "COMMAND", requires = "rehearse")]
     pub check: Option<String>,
 
-    /// Rehearsal: also write the report as an HTML page
+    /// Rehearsal: also write the report as an HTML page, or as JSON for 'spindle report --send' if its name ends in
+    /// .json
     #[arg(long, value_name = "FILE", requires = "rehearse")]
     pub report: Option<PathBuf>,
 

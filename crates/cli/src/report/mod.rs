@@ -4,9 +4,10 @@ mod host_load;
 mod load_document;
 mod load_profile;
 mod over_time;
+mod sending;
 
 use crate::{answer::deliver, arguments::ReportArguments, console::Console, exit_status::ExitStatus};
-use report::{Finding, Refusal, Severity};
+use report::{Finding, Refusal, Severity, json};
 use runs::{document::document_of, outputs::Outputs, record_reader};
 use std::path::Path;
 use world::WallTime;
@@ -22,6 +23,9 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitStatus, Refusal> {
 /// The report of a run.
 fn of_run(arguments: &ReportArguments, run: &Path) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
+    if run.extension().is_some_and(|extension| extension == "json") {
+        return sending::send_file(arguments, run, &console);
+    }
     let recovered = record_reader::read(run)?;
     let mut remarks = recovered.remarks;
     if recovered.dropped_bytes > 0 {
@@ -37,5 +41,9 @@ fn of_run(arguments: &ReportArguments, run: &Path) -> Result<ExitStatus, Refusal
         None => Outputs::beside(run, &document)?,
     };
     let status = deliver(&document, &outputs, arguments.json, &console)?;
+    if arguments.send {
+        let row = sending::send(arguments, run, json::render(&document))?;
+        console.say_always(&sending::words(&row));
+    }
     console.finish(status)
 }

@@ -114,6 +114,16 @@ impl ServerConnection {
         self.client.change((method, path), body, &key).await
     }
 
+    /// As [`Self::change`], with a body that is JSON already.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::change`].
+    pub async fn send_json(&self, method: Method, path: &str, body: String) -> Result<ApiReply, Refusal> {
+        let key = VolumeId(random_uuid(&self.world)).to_string();
+        self.client.change((method, path), Some(body), &key).await
+    }
+
     /// As [`Self::change`]; one that takes long is waited for until it has ended.
     ///
     /// # Errors

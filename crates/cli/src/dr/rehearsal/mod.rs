@@ -15,7 +15,7 @@ use crate::{
 use control::web::client::{ApiReply, DrGroupRow, Method, NewRehearsalBody, RehearsalOutcome, RehearsalRow};
 use drill_report::{DrillReport, DrillStep, PublishedStep};
 use nbd::NbdUri;
-use report::{Refusal, html, text};
+use report::{Refusal, html, json, text};
 use runs::{crash_copies::DeviceCopy, outputs::check_new_file};
 use serving::remote::{Remote, RemoteSettings};
 use std::{path::Path, time::Duration};
@@ -225,9 +225,14 @@ fn deliver(
     let options = text::TextOptions { width: console.width, colour: console.colour };
     console.say(text::render(&document, options).trim_end());
     if let Some(page) = page {
-        let written = host_files::write_atomically(page, html::render(&document).as_bytes());
+        let is_json = page.extension().is_some_and(|extension| extension == "json");
+        let (rendered, name) = match is_json {
+            true => (json::render(&document), "Report"),
+            false => (html::render(&document), "Page"),
+        };
+        let written = host_files::write_atomically(page, rendered.as_bytes());
         written.map_err(|error| Refusal::new(format!("--report: {error}"), "the answer above stands"))?;
-        console.say_always(&format!("Page: {}", page.display()));
+        console.say_always(&format!("{name}: {}", page.display()));
     }
     if console.is_for_programs() {
         console.json_of(report)?;
