@@ -7,6 +7,7 @@ use axum::{
     routing::get,
 };
 use control::kinds::kinds;
+use report::html;
 use std::sync::LazyLock;
 
 const STYLE: &str = include_str!("../assets/console.css");
@@ -15,6 +16,8 @@ const ICON: &str = include_str!("../assets/icon.svg");
 
 static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/console.css?v={}", tag_of(STYLE)));
 static SCRIPT_PATH: LazyLock<String> = LazyLock::new(|| format!("/assets/console.js?v={}", tag_of(SCRIPT)));
+static REPORT_STYLE_PATH: LazyLock<String> =
+    LazyLock::new(|| format!("/assets/report.css?v={}", tag_of(html::STYLE)));
 /// Names of the kinds of events: a browser listens to each by its name.
 static KINDS: LazyLock<String> = LazyLock::new(|| {
     let mut names: Vec<&str> = kinds().map(|kind| kind.name).chain(["note", "warning"]).collect();
@@ -28,6 +31,11 @@ pub(crate) fn style_path() -> &'static str {
     &STYLE_PATH
 }
 
+/// Path of the style of whole reports, with its version.
+pub(crate) fn report_style_path() -> &'static str {
+    &REPORT_STYLE_PATH
+}
+
 /// Path of the script, with its version.
 pub(crate) fn script_path() -> &'static str {
     &SCRIPT_PATH
@@ -35,11 +43,13 @@ pub(crate) fn script_path() -> &'static str {
 
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let css = async |headers: HeaderMap| asset(&headers, "text/css; charset=utf-8", STYLE);
+    let reports = async |headers: HeaderMap| asset(&headers, "text/css; charset=utf-8", html::STYLE);
     let script = async |headers: HeaderMap| asset(&headers, "text/javascript; charset=utf-8", SCRIPT);
     let names = async |headers: HeaderMap| asset(&headers, "text/javascript; charset=utf-8", &KINDS);
     let icon = async |headers: HeaderMap| asset(&headers, "image/svg+xml", ICON);
     Router::new()
         .route("/assets/console.css", get(css))
+        .route("/assets/report.css", get(reports))
         .route("/assets/console.js", get(script))
         .route("/assets/kinds.js", get(names))
         .route("/assets/icon.svg", get(icon))
@@ -78,7 +88,7 @@ mod tests {
     #[test]
     fn the_script_is_small_and_calls_nobody_else() {
         assert!(SCRIPT.lines().count() <= 300, "the script outgrew what it is for");
-        for text in [STYLE, SCRIPT] {
+        for text in [STYLE, SCRIPT, html::STYLE] {
             assert!(!text.contains("http://") && !text.contains("https://"), "another server is named");
             assert!(!text.contains("eval(") && !text.contains("innerHTML ="), "the policy forbids it");
         }

@@ -28,6 +28,11 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
 }
 
 impl Fields {
+    #[cfg(test)]
+    pub fn of(pairs: &[(&str, &str)]) -> Self {
+        Self(pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
+    }
+
     /// A field without spaces around it; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.trim())
@@ -59,6 +64,11 @@ impl Fields {
             return Err(wrong());
         }
         Ok((bytes / 512.0).round() as u64 * 512)
+    }
+
+    /// Words with spaces between them.
+    pub fn words(&self, name: &str) -> Vec<String> {
+        self.text(name).split_whitespace().map(str::to_owned).collect()
     }
 
     /// A whole number.
@@ -102,13 +112,9 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn fields(pairs: &[(&str, &str)]) -> Fields {
-        Fields(pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
-    }
-
     #[test]
     fn sizes_are_whole_sectors_of_their_unit() {
-        let size = |text, unit| fields(&[("size", text), ("size_unit", unit)]).size_bytes("size").ok();
+        let size = |text, unit| Fields::of(&[("size", text), ("size_unit", unit)]).size_bytes("size").ok();
         assert_eq!(size("10", "GiB"), Some(10 << 30));
         assert_eq!(size("1.5", "MiB"), Some(3 << 19));
         assert_eq!(size("0.0006", "MiB"), Some(512));
@@ -121,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_name_is_typed_whole() {
-        let check = |typed: &str| fields(&[("typed", typed)]).check_typed("volume", "mail/store").is_ok();
+        let check = |typed: &str| Fields::of(&[("typed", typed)]).check_typed("volume", "mail/store").is_ok();
         assert!(check("mail/store") && check(" mail/store "));
         assert!(!check("") && !check("store") && !check("MAIL/STORE"));
-        assert!(fields(&[]).check_typed("volume", "mail/store").is_err());
+        assert!(Fields::of(&[]).check_typed("volume", "mail/store").is_err());
     }
 }

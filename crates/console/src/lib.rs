@@ -13,11 +13,15 @@
 //! 2. Pages have no inline script and no inline style, and refer to no other server.
 //! 3. What cannot be undone is done only with its name typed.
 
+mod access;
 mod advice;
 mod api_reference;
 mod assets;
+mod dr_group;
+mod drive;
 mod events;
 mod fields;
+mod initiator;
 mod jobs;
 mod line_chart;
 mod login;
@@ -28,7 +32,9 @@ mod pool_map;
 mod pools;
 mod presentation;
 mod replication;
+mod reports;
 mod schedules;
+mod segments;
 mod sessions;
 mod sets;
 mod shown;
@@ -66,7 +72,11 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/pools", get(pools::list))
         .route("/pools/{pool}", get(pools::show))
         .route("/pools/{pool}/performance", get(performance::of_pool))
+        .route("/pools/{pool}/segments", get(segments::show))
         .route("/pools/{pool}/jobs/{job}", post(pools::change_job))
+        .route("/pools/{pool}/drives", post(drive::add))
+        .route("/pools/{pool}/drives/{drive}", get(drive::show))
+        .route("/pools/{pool}/drives/{drive}/{what}", post(drive::change))
         .route("/volumes", get(volumes::list).post(volumes::create))
         .route("/volumes/{volume}", get(volume::show))
         .route("/volumes/{volume}/performance", get(performance::of_volume))
@@ -84,6 +94,10 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/targets/{target}", get(targets::show))
         .route("/targets/{target}/units", post(targets::add_unit))
         .route("/targets/{target}/delete", post(targets::delete))
+        .route("/initiators", get(targets::list).post(initiator::create))
+        .route("/initiators/{initiator}", get(initiator::show))
+        .route("/initiators/{initiator}/{what}", post(initiator::change))
+        .route("/initiators/{initiator}/delete", post(initiator::delete))
         .route("/exports", get(targets::list).post(targets::create_export))
         .route("/exports/{export}", get(targets::show_export))
         .route("/exports/{export}/delete", post(targets::delete_export))
@@ -100,10 +114,20 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/sets/{set}/backups/{number}/hold", post(sets::hold))
         .route("/sets/{set}/backups/{number}/delete", post(sets::delete))
         .route("/replication", get(replication::show))
+        .route("/replication/{group}", get(dr_group::show))
+        .route("/replication/{group}/{what}", post(dr_group::change))
+        .route("/replication/{group}/forks/{fork}/drop", post(dr_group::drop_fork))
         .route("/jobs", get(jobs::list))
         .route("/events", get(events::list))
         .route("/site", get(site::show))
         .route("/advice", get(advice::show))
+        .route("/reports", get(reports::list))
+        .route("/reports/{report}", get(reports::show))
+        .route("/reports/{report}/whole", get(reports::show_whole))
+        .route("/reports/{report}/delete", post(reports::delete))
+        .route("/access", get(access::list).post(access::create))
+        .route("/access/{token}", get(access::show))
+        .route("/access/{token}/delete", post(access::delete))
         .route("/api", get(api_reference::show))
         .route("/api/{schema}", get(api_reference::show_schema))
         .route("/login", get(login::show).post(login::begin))

@@ -38,7 +38,7 @@ pub(crate) struct Frame {
 }
 
 /// Entries of the navigation: name and path.
-const PLACES: [(&str, &str); 11] = [
+const PLACES: [(&str, &str); 13] = [
     ("Overview", "/"),
     ("Pools", "/pools"),
     ("Volumes", "/volumes"),
@@ -50,10 +50,12 @@ const PLACES: [(&str, &str); 11] = [
     ("Jobs", "/jobs"),
     ("Events", "/events"),
     ("Site", "/site"),
+    ("Reports", "/reports"),
+    ("Access", "/access"),
 ];
 
 /// Changes in words, by the names that `?done=` has.
-const DONE: [(&str, &str); 24] = [
+const DONE: [(&str, &str); 39] = [
     ("acknowledged", "You have taken the condition on. It stays open until it has ended."),
     ("applied", "The site was applied."),
     ("backup", "The backup was made."),
@@ -78,6 +80,24 @@ const DONE: [(&str, &str); 24] = [
     ("target", "The target was created."),
     ("export", "The export was created."),
     ("schedule", "The schedule was created."),
+    ("initiator", "The initiator was added."),
+    ("drive-added", "The drive was added."),
+    ("drive-leaves", "The drive is emptied, and leaves then."),
+    ("drive-kept", "The drive stays."),
+    ("drive-grown", "The pool uses all of the drive."),
+    ("drive-readmitted", "The drive was taken back, as a new one."),
+    ("drive-forgotten", "The drive is removed; copies that are missing are made first."),
+    ("drive-replaced", "The new drive has joined, and the old one leaves."),
+    ("switched-over", "The group was switched over."),
+    (
+        "taken-over",
+        "This site is primary now. Hosts named below get their volumes when they have let go of what they cached.",
+    ),
+    ("alone", "This site serves the hosts without the other one."),
+    ("gave-way", "The writes of the other site count. Those of this site become a fork."),
+    ("suspended", "The group is suspended: the other site gets nothing until it is resumed."),
+    ("resumed", "The group goes on."),
+    ("fork-dropped", "The fork was dropped."),
 ];
 
 impl Frame {

@@ -87,7 +87,7 @@ fn bar(out: &mut String, drive: &DriveRow, x: usize, y: usize) {
     );
 }
 
-fn file_name(path: &str) -> &str {
+pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

@@ -35,6 +35,7 @@ struct PoolPage<'a> {
     map: String,
     jobs: PoolJobs,
     room: Option<Result<RoomCount, ApiProblem>>,
+    sent: &'a Fields,
 }
 
 /// The part of the API's count of room that the page shows.
@@ -59,10 +60,10 @@ pub(crate) async fn list(visit: Visit) -> PageResult {
 }
 
 pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> PageResult {
-    page(&visit, &id, None).await
+    page(&visit, &id, None, &Fields::default()).await
 }
 
-async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>) -> PageResult {
+pub(crate) async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>, sent: &Fields) -> PageResult {
     let path = format!("/v1/pools/{}", escaped(id));
     let pool: PoolRow = visit.get(&path).await?;
     let frame = Frame::new(visit, format!("Pool {}", pool.name), "Pools").await?;
@@ -77,7 +78,7 @@ async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>) -> PageResul
         None => None,
     };
     let map = pool_map(&drives);
-    shown(&PoolPage { frame: &frame, pool, id: id.to_owned(), drives, map, jobs, room }, &frame)
+    shown(&PoolPage { frame: &frame, pool, id: id.to_owned(), drives, map, jobs, room, sent }, &frame)
 }
 
 /// Begins or ends a job: `scrub` or `levelling`.
@@ -96,12 +97,12 @@ pub(crate) async fn change_job(
     let path = format!("/v1/pools/{}/{}", escaped(&id), escaped(&job));
     match visit.change::<serde_json::Value>((method, &path), &(), fields.change()).await {
         Ok(_) => Ok(see(&format!("/pools/{}?done={done}", escaped(&id)))),
-        Err(problem) => page(&visit, &id, Some(problem)).await,
+        Err(problem) => page(&visit, &id, Some(problem), &fields).await,
     }
 }
 
 /// State of a drive: class of its mark, and word.
-fn drive_state(drive: &DriveRow) -> (&'static str, &'static str) {
+pub(crate) fn drive_state(drive: &DriveRow) -> (&'static str, &'static str) {
     match drive.state {
         DriveState::InUse => ("good", "in use"),
         DriveState::Leaving => ("warning", "leaving"),

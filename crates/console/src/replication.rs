@@ -23,7 +23,7 @@ struct ReplicationPage<'a> {
     sites: Result<DrSites, ApiProblem>,
 }
 
-fn role(role: &DrRole) -> &'static str {
+pub(crate) fn role(role: &DrRole) -> &'static str {
     match role {
         DrRole::Primary => "primary",
         DrRole::Secondary => "secondary",
@@ -31,7 +31,7 @@ fn role(role: &DrRole) -> &'static str {
 }
 
 /// The mode with its bounds.
-fn mode(mode: &DrMode) -> String {
+pub(crate) fn mode(mode: &DrMode) -> String {
     match mode {
         DrMode::Sync { hold_ms, failsafe } => {
             let after = if *failsafe { "refuses writes" } else { "goes on alone" };
@@ -52,7 +52,7 @@ fn mode(mode: &DrMode) -> String {
 }
 
 /// Data that the other site has not confirmed.
-fn behind(group: &DrGroupRow) -> String {
+pub(crate) fn behind(group: &DrGroupRow) -> String {
     match group.unconfirmed_bytes {
         0 => "nothing".to_owned(),
         bytes => format!("{}, {}", show::bytes(&bytes), show::float_seconds(&group.unconfirmed_seconds)),
@@ -60,7 +60,7 @@ fn behind(group: &DrGroupRow) -> String {
 }
 
 /// Ability to serve hosts here: class of a mark, and words.
-fn could_serve(group: &DrGroupRow) -> (&'static str, &'static str) {
+pub(crate) fn could_serve(group: &DrGroupRow) -> (&'static str, &'static str) {
     match (&group.could_serve, &group.role) {
         _ if group.serves => ("good", "serves now"),
         (Some(could), _) if could.could_serve => ("good", "could serve now"),

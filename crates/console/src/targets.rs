@@ -41,7 +41,7 @@ struct ExportPage<'a> {
 }
 
 /// A list in words.
-fn list_of(rights: &[String]) -> String {
+pub(crate) fn list_of(rights: &[String]) -> String {
     if rights.is_empty() { "–".to_owned() } else { rights.join(", ") }
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn list(visit: Visit) -> PageResult {
     list_page(&visit, None, &Fields::default()).await
 }
 
-async fn list_page(visit: &Visit, problem: Option<ApiProblem>, sent: &Fields) -> PageResult {
+pub(crate) async fn list_page(visit: &Visit, problem: Option<ApiProblem>, sent: &Fields) -> PageResult {
     let frame = Frame::new(visit, "Targets", "Targets").await?.live(visit).await?.with_problem(problem);
     let targets = visit.get("/v1/targets").await?;
     // An initiator may have rights in any pool.

@@ -1,19 +1,14 @@
 //! The web console of a served site, as plain HTTP meets it: pages, their policy, roles, forms.
 
 use crate::{
+    browser::{Browser, Page},
     judged_exports::until,
     online_verbs::make_token,
     pool_drives::done,
     sites_served::{SITE, Served},
     spindle::Bench,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs};
 
 /// Beside the pools: an initiator, a schedule and a set.
 pub const MORE: &str = "
@@ -32,21 +27,10 @@ logs = ['log']
 schedules = ['24x1h']
 ";
 
-/// Most bytes of a page.
-const PAGE_BYTES_MAX: usize = 300_000;
-
 /// A server with a console, and a browser without scripts.
 pub struct ServedConsole {
     served: Served,
-    /// `HOST:PORT`.
-    pub address: String,
-}
-
-/// An answer of the console.
-pub struct Page {
-    pub status: u16,
-    pub headers: BTreeMap<String, String>,
-    pub text: String,
+    pub browser: Browser,
 }
 
 impl ServedConsole {
@@ -58,7 +42,7 @@ impl ServedConsole {
         let line = "console, for browsers: http://";
         until("the console has an address", || log().contains(line));
         let address = log().split_once(line).unwrap().1.split('/').next().unwrap().to_owned();
-        Self { served, address }
+        Self { served, browser: Browser::of_port(&address) }
     }
 
     /// Begins a session with the token in a file, and returns its cookie.
@@ -72,102 +56,33 @@ impl ServedConsole {
     }
 
     pub fn get(&self, path: &str, cookie: &str) -> Page {
-        self.send(&format!("GET {path} HTTP/1.1\r\nCookie: {cookie}\r\n"), "")
+        self.browser.get(path, cookie)
     }
 
     /// Sends a form as a browser does that shows a page of this server.
     pub fn post(&self, path: &str, cookie: &str, fields: &[(&str, &str)]) -> Page {
-        self.post_from(&format!("http://{}", self.address), path, cookie, fields)
-    }
-
-    fn post_from(&self, origin: &str, path: &str, cookie: &str, fields: &[(&str, &str)]) -> Page {
-        let body: Vec<String> =
-            fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nCookie: {cookie}\r\nOrigin: {origin}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-        );
-        self.send(&head, &body.join("&"))
-    }
-
-    fn send(&self, head: &str, body: &str) -> Page {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let head = format!(
-            "{head}Host: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            self.address,
-            body.len()
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, text) = answer.split_once("\r\n\r\n").expect(&answer);
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers = lines.filter_map(|line| line.split_once(": "));
-        let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-        Page { status, headers, text: text.to_owned() }
+        self.browser.post(path, cookie, fields)
     }
 
     pub fn end(self) {
         self.served.end();
     }
 
+    /// The URI of a service, by its end.
+    pub fn uri(&self, end: &str) -> &str {
+        self.served.uri(end)
+    }
+
     /// UUID of a volume, from the list of volumes.
-    fn volume(&self, cookie: &str, name: &str) -> String {
+    pub fn volume(&self, cookie: &str, name: &str) -> String {
         let list = self.get("/volumes?search=", cookie).text;
         let link = list.split("href=\"/volumes/").find(|part| part.contains(&format!(">{name}</a>")));
         link.unwrap_or_else(|| panic!("{name}: {list}")).split('"').next().unwrap().to_owned()
     }
 }
 
-impl Page {
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", String::as_str)
-    }
-
-    /// Values of an attribute, wherever it is.
-    fn values(&self, attribute: &str) -> Vec<String> {
-        let begin = format!(" {attribute}=\"");
-        let parts = self.text.split(&begin).skip(1);
-        parts.map(|part| part.split('"').next().unwrap().replace("&#38;", "&")).collect()
-    }
-
-    /// The value of a hidden field of the form with an action.
-    fn field(&self, action: &str, name: &str) -> String {
-        let form = self.text.split(&format!("method=\"post\" action=\"{action}\"")).nth(1).expect(action);
-        let field = form.split(&format!("name=\"{name}\" value=\"")).nth(1).expect(name);
-        field.split('"').next().unwrap().replace("&#34;", "\"")
-    }
-
-    /// Checks what holds for every page.
-    #[track_caller]
-    fn check(&self, path: &str) {
-        assert_eq!(self.status, 200, "{path}: {}", self.text);
-        assert!(self.text.len() < PAGE_BYTES_MAX, "{path}: {} bytes", self.text.len());
-        let policy = self.header("content-security-policy");
-        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");
-        assert_eq!(self.header("cache-control"), "no-store", "{path}");
-        assert_eq!(self.header("x-content-type-options"), "nosniff", "{path}");
-        for inline in ["<script>", " style=", "<style", " onclick=", "javascript:"] {
-            assert!(!self.text.contains(inline), "{path}: {inline}");
-        }
-        for attribute in ["href", "src", "action"] {
-            let elsewhere = self.values(attribute).into_iter().find(|link| !link.starts_with(['/', '#']));
-            assert_eq!(elsewhere, None, "{path}: a link to another server");
-        }
-        assert!(self.text.contains("<html lang=\"en\">") && self.text.contains("<h1>"), "{path}");
-    }
-}
-
-/// A value in a form.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let sign = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(sign).collect()
-}
-
 /// Follows all links from the overview, and calls `look` with each page.
-fn crawl(console: &ServedConsole, cookie: &str, mut look: impl FnMut(&str, &Page)) -> BTreeSet<String> {
+pub fn crawl(console: &ServedConsole, cookie: &str, mut look: impl FnMut(&str, &Page)) -> BTreeSet<String> {
     let mut known = BTreeSet::from(["/".to_owned()]);
     let mut waiting = vec!["/".to_owned()];
     while let Some(path) = waiting.pop() {
@@ -198,6 +113,10 @@ fn every_page_of_the_console_keeps_to_its_policy_and_is_small() {
         "/schedules",
         "/sets",
         "/replication",
+        "/reports",
+        "/access",
+        "/access/admin",
+        "/initiators/iqn.2004-01.example%3Aexchange1",
         "/jobs",
         "/events",
         "/site",
@@ -211,6 +130,9 @@ fn every_page_of_the_console_keeps_to_its_policy_and_is_small() {
     ] {
         assert!(found.contains(path), "no page links to {path}: {found:?}");
     }
+    for (part, count) in [("/drives/", 4), ("/segments?look=yes", 2), ("/performance?span=day", 4)] {
+        assert_eq!(found.iter().filter(|path| path.contains(part)).count(), count, "{part}: {found:?}");
+    }
     let page = console.get("/", &cookie);
     for asset in
         page.values("href").into_iter().chain(page.values("src")).filter(|link| link.starts_with("/assets"))
@@ -222,8 +144,9 @@ fn every_page_of_the_console_keeps_to_its_policy_and_is_small() {
     let missing = console.get("/volumes/00000000-0000-0000-0000-000000000000", &cookie);
     assert_eq!(missing.status, 404);
     assert!(missing.text.contains("<h1>Not Found</h1>"), "a page says so: {}", missing.text);
-    let strange =
-        console.send(&format!("GET /strange HTTP/1.1\r\nCookie: {cookie}\r\nAccept: text/html\r\n"), "");
+    let strange = console
+        .browser
+        .send(&format!("GET /strange HTTP/1.1\r\nCookie: {cookie}\r\nAccept: text/html\r\n"), "");
     assert!(
         strange.status == 404 && strange.text.contains("there is nothing at /strange"),
         "{}",
@@ -257,12 +180,12 @@ fn without_a_session_a_page_leads_to_the_login_and_back() {
     let token = fs::read_to_string(bench.path("state/admin-token")).unwrap();
     let login = [("token", token.trim()), ("next", "//elsewhere.example")];
     assert_eq!(console.post("/login", "", &login).header("location"), "/", "it leads to no other server");
-    let strange = console.post_from("http://elsewhere.example", "/login", "", &login);
+    let strange = console.browser.post_from("http://elsewhere.example", "/login", "", &login);
     assert_eq!((strange.status, strange.header("set-cookie")), (403, ""));
 
     let cookie = console.login(&bench, "state/admin-token");
     assert_eq!(console.get("/volumes", &cookie).status, 200);
-    assert_eq!(console.post_from("http://elsewhere.example", "/logout", &cookie, &[]).status, 403);
+    assert_eq!(console.browser.post_from("http://elsewhere.example", "/logout", &cookie, &[]).status, 403);
     assert_eq!(console.post("/logout", &cookie, &[]).header("location"), "/login");
     assert_eq!(console.get("/volumes", &cookie).status, 303, "it has ended");
     console.end();
@@ -354,7 +277,7 @@ fn a_volume_is_made_snapshotted_and_deleted_by_its_typed_name_alone() {
     assert!(change("/clones", &clone).header("location").ends_with("done=cloned"));
     let back = console.post(&format!("{link}/rollback"), &cookie, &[("typed", "logs/new")]);
     assert!(back.header("location").ends_with("done=rolled-back"), "{}", back.text);
-    let refused = console.post_from(
+    let refused = console.browser.post_from(
         "http://elsewhere.example",
         &format!("{path}/delete"),
         &cookie,

@@ -3,7 +3,7 @@
 use crate::{
     console_pages::{MORE, ServedConsole},
     sites_served::SITE,
-    spindle::Bench,
+    spindle::{Bench, answered},
 };
 use std::{
     env,
@@ -29,8 +29,16 @@ fn chromium_finds_every_page_small_quick_quiet_and_within_reach_of_everybody() {
         .collect();
     let bench = Bench::new();
     let console = ServedConsole::begin(&bench, &format!("{SITE}{MORE}{volumes}"));
+    let run = ["prove", "--size", "16MiB", "--cache", "4MiB", "--duration", "1s", "--report", "night"];
+    answered(&bench.run(&run));
+    let sent = bench.run(&["report", "night.json", "--send", "--state", "state"]);
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
     let mut judge = Command::new(python);
-    judge.arg(JUDGE).arg(format!("http://{}", console.address)).arg(bench.path("state/admin-token")).arg(axe);
+    judge
+        .arg(JUDGE)
+        .arg(format!("http://{}", console.browser.address))
+        .arg(bench.path("state/admin-token"))
+        .arg(axe);
     let judged = judge.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&judged.stdout);
     assert!(judged.status.success(), "{said}\n{}", String::from_utf8_lossy(&judged.stderr));

@@ -1,0 +1,126 @@
+//! Forms of the console for DR groups, at two sites: suspended, switched over, taken over, and the fork that is left.
+
+use crate::{
+    browser::{Browser, Page},
+    judged_exports::until,
+    pool_drives::done,
+    spindle::json_of,
+    two_sites::{Site, has_clients, pair},
+};
+
+fn browser(site: &Site) -> Browser {
+    Browser::of_socket(&site.bench.path("state/spindle.sock"))
+}
+
+/// Path of the page of the only group.
+fn group_path(site: &Site) -> String {
+    let list = browser(site).get("/replication", "");
+    list.check("/replication");
+    list.values("href").into_iter().find(|path| path.starts_with("/replication/")).expect("a group")
+}
+
+fn page(site: &Site) -> Page {
+    let path = group_path(site);
+    let page = browser(site).get(&path, "");
+    page.check(&path);
+    page
+}
+
+fn send(site: &Site, what: &str, fields: &[(&str, &str)]) -> Page {
+    browser(site).post(&format!("{}/{what}", group_path(site)), "", fields)
+}
+
+#[track_caller]
+fn is_done(page: &Page, done: &str) {
+    assert!(page.status == 303 && page.header("location").ends_with(done), "{}: {}", page.status, page.text);
+}
+
+#[track_caller]
+fn is_refused(page: &Page, status: u16, words: &str) {
+    assert!(page.status == status && page.text.contains(words), "{}: {}", page.status, page.text);
+    assert!(page.text.contains("role=\"alert\""), "the page says it: {}", page.text);
+}
+
+#[test]
+fn a_group_is_suspended_switched_over_and_taken_over_by_forms_that_say_what_it_costs() {
+    if !has_clients() {
+        return;
+    }
+    let (mut boston, mut denver) = pair("async");
+    boston.io(&["write -P 17 0 1M"]);
+    boston.wait_until_confirmed();
+    assert!(!page(&boston).text.contains("/take-over"), "nothing is lost");
+
+    is_done(&send(&boston, "suspend", &[]), "suspended");
+    until("it is suspended", || boston.row()["suspended"].is_object());
+    let seen = page(&boston).text;
+    assert!(seen.contains("by a person since") && !seen.contains("/suspend\""), "{seen}");
+    is_done(&send(&boston, "resume", &[]), "resumed");
+    until("it goes on", || boston.is("primary", "streaming"));
+
+    for (from, (old, new)) in [(&boston, (&boston, &denver)), (&boston, (&denver, &boston))] {
+        is_refused(&send(from, "switch-over", &[("typed", "sg2")]), 400, "nothing was changed");
+        is_done(&send(from, "switch-over", &[("typed", "sg1")]), "switched-over");
+        until("both have their roles", || new.is("primary", "streaming") && old.is("secondary", "following"));
+        new.io(&["read -P 17 0 1M"]);
+    }
+
+    denver.kill();
+    until("boston hears of it", || boston.row()["connected_since"].is_null());
+    boston.io(&["write -P 18 0 64k"]);
+    boston.kill();
+    denver.start();
+    let seen = page(&denver).text;
+    assert!(seen.contains("What may be lost is not known"), "{seen}");
+    is_refused(&send(&denver, "take-over", &[]), 400, "was not typed");
+    is_refused(&send(&denver, "take-over", &[("typed", "sg1")]), 409, "what may be lost is not known");
+    is_refused(&send(&denver, "take-over", &[("typed", "sg1")]), 409, "say accept loss all");
+    is_refused(&send(&denver, "take-over", &[("typed", "sg1"), ("accept_loss", "x")]), 400, "no such number");
+    assert_eq!(denver.row()["role"], "secondary", "nothing was done");
+    is_done(&send(&denver, "take-over", &[("typed", "sg1"), ("accept_any_loss", "on")]), "taken-over");
+    until("denver serves", || denver.row()["serves"] == true);
+
+    boston.start();
+    until("a person has to choose", || denver.row()["state"] == "awaiting choice");
+    until("boston stands down", || boston.row()["role"] == "secondary");
+    assert!(page(&denver).text.contains("both sites have writes that the other lacks"));
+    is_refused(&send(&boston, "give-way", &[("typed", "")]), 400, "was not typed");
+    assert!(page(&boston).text.contains("/give-way\""), "{}", page(&boston).text);
+    is_done(&send(&boston, "give-way", &[("typed", "sg1")]), "gave-way");
+    until("boston follows", || denver.is("primary", "streaming") && boston.is("secondary", "following"));
+
+    let forks = || json_of(&done(&boston.bench.run(&boston.words("dr fork list --json"))))["forks"].clone();
+    assert_eq!(forks()[0]["name"], "disk-fork1");
+    let fork = forks()[0]["id"].as_str().unwrap().to_owned();
+    assert!(page(&boston).text.contains("64.0 KiB of its own"), "{}", page(&boston).text);
+    is_refused(
+        &send(&boston, &format!("forks/{fork}/drop"), &[("typed", "disk")]),
+        400,
+        "nothing was changed",
+    );
+    is_done(&send(&boston, &format!("forks/{fork}/drop"), &[("typed", "disk-fork1")]), "fork-dropped");
+    assert_eq!(forks(), serde_json::json!([]));
+    // An unknown change is no change.
+    is_refused(&send(&boston, "promote", &[("typed", "sg1")]), 404, "no form of a DR group");
+}
+
+#[test]
+fn a_takeover_accepts_a_loss_in_seconds_that_the_form_has_named() {
+    if !has_clients() {
+        return;
+    }
+    let (mut boston, denver) = pair("async");
+    boston.io(&["write -P 17 0 1M"]);
+    boston.wait_until_confirmed();
+    boston.kill();
+    until("denver hears of it", || denver.row()["connected_since"].is_null());
+    let seen = page(&denver).text;
+    assert!(seen.contains("Everything that hosts were answered since 20"), "the cost: {seen}");
+    let refused = send(&denver, "take-over", &[("typed", "sg1")]);
+    is_refused(&refused, 409, "may be lost");
+    let seconds =
+        refused.text.split("say accept loss ").nth(1).unwrap().split('s').next().unwrap().to_owned();
+    is_refused(&send(&denver, "take-over", &[("typed", "sg1"), ("accept_loss", "0")]), 409, "may be lost");
+    is_done(&send(&denver, "take-over", &[("typed", "sg1"), ("accept_loss", &seconds)]), "taken-over");
+    until("denver serves", || denver.row()["serves"] == true);
+}
