@@ -75,11 +75,20 @@ pub enum FollowBug {
     SuccessionForgotten,
     /// The server of a secondary takes a verdict about other points than those that the other site asked for.
     VerdictOfAnotherClone,
+    /// The server of a secondary does not look for locks.
+    LocksNotLookedAt,
+    /// Held snapshots whose locks have ended stay.
+    HeldForGood,
 }
 
 impl FollowBug {
-    pub const ALL: [Self; 3] =
-        [Self::KeptBySecondary, Self::SuccessionForgotten, Self::VerdictOfAnotherClone];
+    pub const ALL: [Self; 5] = [
+        Self::KeptBySecondary,
+        Self::SuccessionForgotten,
+        Self::VerdictOfAnotherClone,
+        Self::LocksNotLookedAt,
+        Self::HeldForGood,
+    ];
 }
 
 /// A bug to plant in presentations (`presentations`).
@@ -136,6 +145,8 @@ pub enum DrBug {
     NamedPartRemovedFirst,
     /// Hosts are served in a pool whose part is primary, wherever the other parts are.
     ServedByParts,
+    /// The API deletes what is locked, as someone does who has taken over the machine.
+    LockedDeleted,
 }
 
 impl DrBug {

@@ -12,7 +12,8 @@ use crate::{
         body::{BodyReader, BodyWriter},
     },
     group_state::{
-        FORKS_MAX, GroupRecords, GroupState, JointPoint, JointPointState, JointProgress, KeptFork,
+        FORKS_MAX, GroupRecords, GroupState, HELD_SNAPSHOTS_MAX, HeldSnapshot, JointPoint, JointPointState,
+        JointProgress, KeptFork,
     },
     joint_group::{JOINT_PARTS_MAX, JoinId, JointPart},
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
@@ -20,7 +21,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{Fence, GroupId, SiteId, Stamp, VolumeId, WallNanoseconds},
+    format::{Fence, GroupId, SiteId, SnapshotId, Stamp, VolumeId, WallNanoseconds},
     pool::Pool,
 };
 use std::{rc::Rc, time::Duration};
@@ -34,6 +35,8 @@ const VERSION_WITH_WITNESS: u16 = 2;
 const VERSION_WITH_PLAN: u16 = 3;
 /// Version of the record of a part of a group with volumes in several pools.
 const VERSION_OF_PART: u16 = 4;
+/// Version of the record of a group that holds locked snapshots; a part of a group or a whole one.
+const VERSION_WITH_HELD: u16 = 5;
 /// Addresses of a witness.
 pub const WITNESS_ADDRESSES_MAX: usize = 8;
 /// Bytes of an address.
@@ -112,7 +115,7 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error("the record has version {0}, and this program knows up to {VERSION_OF_PART}: use a newer one")]
+    #[error("the record has version {0}, and this program knows up to {VERSION_WITH_HELD}: use a newer one")]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -155,9 +158,15 @@ impl GroupRecord {
             write_plan(writer, state.merge);
             write_forks(writer, &state.forks);
         }
+        if version == VERSION_WITH_HELD {
+            writer.u8(settings.joint.is_some().into());
+        }
         if let Some(part) = settings.joint {
             writer.bytes(&part.whole.0).u8(part.index).u8(part.parts);
             write_progress(writer, &state.joint);
+        }
+        if version == VERSION_WITH_HELD {
+            write_held(writer, &state.held);
         }
         bytes.0
     }
@@ -167,6 +176,7 @@ impl GroupRecord {
         let Self { settings, state, .. } = self;
         let has_plan = state.suspension.is_some() || state.merge != MergePlan::default();
         match has_plan || !state.forks.is_empty() {
+            _ if !state.held.is_empty() => VERSION_WITH_HELD,
             _ if settings.joint.is_some() => VERSION_OF_PART,
             true => VERSION_WITH_PLAN,
             false if settings.auto.is_some() => VERSION_WITH_WITNESS,
@@ -184,7 +194,7 @@ impl GroupRecord {
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
         let version = reader.u16()?;
-        if !(VERSION..=VERSION_OF_PART).contains(&version) {
+        if !(VERSION..=VERSION_WITH_HELD).contains(&version) {
             return Err(GroupRecordError::Version(version));
         }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
@@ -219,10 +229,13 @@ impl GroupRecord {
             (state.suspension, state.merge) = (read_suspension(&mut reader)?, read_plan(&mut reader)?);
             state.forks = read_forks(&mut reader)?;
         }
-        if version == VERSION_OF_PART {
+        if version == VERSION_OF_PART || version == VERSION_WITH_HELD && reader.flag()? {
             let whole = GroupId(reader.array()?);
             settings.joint = Some(JointPart { whole, index: reader.u8()?, parts: reader.u8()? });
             state.joint = read_progress(&mut reader)?;
+        }
+        if version == VERSION_WITH_HELD {
+            state.held = read_held(&mut reader)?;
         }
         let record = Self { group, settings, state };
         if record.version() != version {
@@ -244,6 +257,9 @@ impl GroupRecord {
         let of_pass = |pass: &UnfinishedPass| {
             pass.since.parts() == 1 && pass.until.parts() == 1 && pass.since.is_within(&pass.until)
         };
+        let mut held: Vec<SnapshotId> = state.held.iter().map(|held| held.snapshot).collect();
+        held.sort_unstable();
+        held.dedup();
         let rules = [
             (*group != GroupId::NONE && settings.peer != SiteId::NONE, "a UUID"),
             (!settings.name.is_empty(), "the name"),
@@ -259,6 +275,8 @@ impl GroupRecord {
             (state.role == SiteRole::Secondary || !state.joint.is_apart(), "a primary with a joint state"),
             (state.joint.cutting.is_none() || state.joint.point.is_none(), "the cut of a joint state"),
             (state.joint.point.as_ref().is_none_or(is_joint_point), "the joint state"),
+            (held.len() == state.held.len(), "a held snapshot that is there twice"),
+            (state.role == SiteRole::Secondary || held.is_empty(), "a primary that holds snapshots"),
         ];
         let broken = rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what));
         broken.or_else(|| settings.contradiction())
@@ -367,6 +385,22 @@ fn read_forks(reader: &mut BodyReader<'_>) -> Result<Vec<KeptFork>, FrameError> 
         Ok(KeptFork { volume, has, blocks: reader.u64()?, kept_unix_s: reader.u64()? })
     };
     (0..count).map(|_| fork()).collect()
+}
+
+fn write_held(writer: &mut BodyWriter, held: &[HeldSnapshot]) {
+    writer.u16(held.len() as u16);
+    for held in held {
+        writer.bytes(&held.snapshot.0).u64(held.since_unix_s);
+    }
+}
+
+fn read_held(reader: &mut BodyReader<'_>) -> Result<Vec<HeldSnapshot>, FrameError> {
+    let count = reader.u16()?;
+    if !(1..=HELD_SNAPSHOTS_MAX).contains(&usize::from(count)) {
+        return Err(reader.fault(FrameFault::Value("the number of held snapshots")));
+    }
+    let mut held = || Ok(HeldSnapshot { snapshot: SnapshotId(reader.array()?), since_unix_s: reader.u64()? });
+    (0..count).map(|_| held()).collect()
 }
 
 fn write_mode(writer: &mut BodyWriter, mode: ReplicationMode) {

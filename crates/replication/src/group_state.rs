@@ -8,12 +8,23 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{Fence, Stamp, VolumeId, WallNanoseconds},
+    format::{Fence, SnapshotId, Stamp, VolumeId, WallNanoseconds},
 };
 use world::LocalFuture;
 
 /// Forks that a state has figures of, at most: older ones are listed without.
 pub const FORKS_MAX: usize = 256;
+
+/// Held snapshots that a state lists, at most: more stay as well, and go with a pass after their locks have ended.
+pub const HELD_SNAPSHOTS_MAX: usize = 1024;
+
+/// A snapshot that the primary has deleted, and that stays at its secondary since it is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldSnapshot {
+    pub snapshot: SnapshotId,
+    /// The time of the deletion, by the wall clock of this site, in seconds since 1970.
+    pub since_unix_s: u64,
+}
 
 /// A history of a volume that a site gave up, as it knew it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +101,8 @@ pub struct GroupState {
     pub forks: Vec<KeptFork>,
     /// Of a group with volumes in several pools.
     pub joint: JointProgress,
+    /// Of a secondary, each snapshot once, [`HELD_SNAPSHOTS_MAX`] at most.
+    pub held: Vec<HeldSnapshot>,
 }
 
 impl GroupState {
@@ -107,6 +120,7 @@ impl GroupState {
             merge: MergePlan::default(),
             forks: Vec::new(),
             joint: JointProgress::default(),
+            held: Vec::new(),
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod frame;
 pub mod group_record;
 pub mod group_state;
 pub mod held_answers;
+pub mod held_snapshots;
 pub mod joint_group;
 pub mod lineage;
 pub mod link;

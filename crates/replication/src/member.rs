@@ -3,6 +3,7 @@
 use crate::{
     connect::SiteRole,
     group_state::{GroupRecords, GroupState},
+    held_snapshots::SnapshotLocks,
     joint_group::JointGroup,
     lineage::Lineage,
     merge_gate::MergeGate,
@@ -40,6 +41,8 @@ pub struct GroupMember {
     opening: Cell<u64>,
     /// Turns of merges; without it each begins at once.
     merge_gate: OnceCell<Rc<dyn MergeGate>>,
+    /// Without it nothing is locked.
+    locks: OnceCell<Rc<dyn SnapshotLocks>>,
     /// Of both roles.
     pub(crate) meter: TransferMeter,
 }
@@ -54,7 +57,7 @@ impl GroupMember {
         assert!(one_part && !volumes.is_empty(), "a group with its volumes in one pool");
         let (pool, state) = (Rc::clone(pool), RefCell::new(state));
         let (changing, keeper) = (tokio::sync::Mutex::default(), OnceCell::new());
-        let (merge_gate, meter) = (OnceCell::new(), TransferMeter::default());
+        let (merge_gate, locks, meter) = (OnceCell::new(), OnceCell::new(), TransferMeter::default());
         let (kept_points, joint) = (Cell::new(0), OnceCell::new());
         Rc::new(Self {
             pool,
@@ -68,6 +71,7 @@ impl GroupMember {
             joint,
             opening: Cell::new(0),
             merge_gate,
+            locks,
             meter,
         })
     }
@@ -79,6 +83,19 @@ impl GroupMember {
     /// If it has them.
     pub fn use_merge_gate(&self, gate: Rc<dyn MergeGate>) {
         assert!(self.merge_gate.set(gate).is_ok(), "a group has its turns once");
+    }
+
+    /// Gives the group the rule for locked snapshots, before its flows begin.
+    ///
+    /// # Panics
+    ///
+    /// If it has one.
+    pub fn use_locks(&self, locks: Rc<dyn SnapshotLocks>) {
+        assert!(self.locks.set(locks).is_ok(), "a group has its rule once");
+    }
+
+    pub(crate) fn locks(&self) -> Option<&Rc<dyn SnapshotLocks>> {
+        self.locks.get()
     }
 
     pub(crate) fn merge_gate(&self) -> Option<&Rc<dyn MergeGate>> {
@@ -212,6 +229,10 @@ impl GroupMember {
         change(&mut state);
         // Nothing is sent by a secondary anyway.
         state.suspension = state.suspension.filter(|_| state.role == SiteRole::Primary);
+        if state.role == SiteRole::Primary {
+            // They are its own from now on, and so is the rule for how long they stay.
+            state.held = Vec::new();
+        }
         self.records.put(&state).await?;
         *self.state.borrow_mut() = state;
         Ok(())

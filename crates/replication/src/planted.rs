@@ -51,6 +51,14 @@ pub enum ReplicationBug {
     SnapshotsNotPassed,
     /// A pass leaves snapshots that the primary has deleted.
     DeletedSnapshotsStay,
+    /// A secondary follows the deletion of a locked snapshot.
+    LockedSnapshotDeleted,
+    /// A pass deletes locked snapshots that the primary has no more.
+    LockedSnapshotNotPassed,
+    /// A snapshot that is held is in no record.
+    HeldSnapshotForgotten,
+    /// A deletion that is held takes no stamp.
+    HeldDeletionUnstamped,
     /// A pass does not look at what a rollback undid.
     RollbackNotPassed,
     /// A pass leaves volumes as large as they are.
@@ -102,6 +110,14 @@ impl ReplicationBug {
     /// Bugs of groups with a witness.
     pub const OF_TAKEOVERS: [Self; 4] =
         [Self::ReadWithoutRight, Self::UnconfirmedRead, Self::AloneUnknownToWitness, Self::PromiseBroken];
+
+    /// Bugs of locked snapshots.
+    pub const OF_LOCKS: [Self; 4] = [
+        Self::LockedSnapshotDeleted,
+        Self::LockedSnapshotNotPassed,
+        Self::HeldSnapshotForgotten,
+        Self::HeldDeletionUnstamped,
+    ];
 
     /// Bugs of groups that are suspended and resumed.
     pub const OF_SUSPENSIONS: [Self; 2] = [Self::RateIgnored, Self::SuspensionForgotten];

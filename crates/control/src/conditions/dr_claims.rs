@@ -17,7 +17,7 @@ use replication::{
     session::{ReplicationMode, SuspensionReason},
 };
 use report::{calendar::shown_time, duration::show_duration, duration::show_estimate};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use world::{ByteCount, WallTime};
 
 /// Pool of a site's condition.
@@ -42,6 +42,8 @@ const RATE_AFTER: Duration = Duration::from_secs(60);
 const GROUPS_SHOWN: usize = 8;
 /// Hosts that a text names.
 const HOSTS_SHOWN: usize = 8;
+/// Snapshots that a text names.
+const HELD_SHOWN: usize = 8;
 
 /// The other site of a group, as this one knows it.
 struct OtherSite<'l> {
@@ -170,6 +172,7 @@ pub(super) fn group_claims(
         claims.extend(copy_claim(pool, group, &other, now).map(of_group));
         claims.extend(serving_claim(pool, group).map(of_group));
         claims.extend(fork_claim(pool, group).map(of_group));
+        claims.extend(held_claim(pool, group, &other.name).map(of_group));
         claims.extend(withheld_claim(pool, group).map(of_group));
         claims.extend(standstill_claim(pool, group, &other, now).map(of_group));
         claims.extend(witness_claim(pool, group, now).map(of_group));
@@ -403,6 +406,33 @@ fn fork_claim(pool: &str, group: &DrGroupView) -> Option<ConditionClaim> {
     let drop = named.iter().map(|fork| format!("'spindle dr fork drop {fork}'")).collect::<Vec<_>>();
     let next = format!("see whether mail is there that the group lacks, then {}", drop.join(", "));
     Some(ConditionClaim::new("dr_fork_kept", pool, text).with_next(next))
+}
+
+/// Locked backups that the primary has deleted. That its clock is a little ahead is no news.
+fn held_claim(pool: &str, group: &DrGroupView, peer: &str) -> Option<ConditionClaim> {
+    let held = group.report.held.iter().filter(|held| !held.is_of_clocks());
+    let mut ends: BTreeMap<&str, Option<i64>> = BTreeMap::new();
+    for one in held {
+        ends.insert(&one.name, one.until_unix_s);
+    }
+    if ends.is_empty() {
+        return None;
+    }
+    let count = ends.len();
+    let shown = ends.iter().take(HELD_SHOWN).map(|(name, until)| match until {
+        Some(until) => format!("{name} until {}", shown_time(*until)),
+        None => format!("{name}, whose note is of a newer program"),
+    });
+    let mut names: Vec<String> = shown.collect();
+    if count > HELD_SHOWN {
+        names.push(format!("{} others", count - HELD_SHOWN));
+    }
+    let text = format!(
+        "{}: site {peer} deleted snapshots of backups that are locked, and they stay here: {}",
+        group.name,
+        names.join(", ")
+    );
+    Some(ConditionClaim::new("dr_snapshots_held", pool, text))
 }
 
 /// Hosts do not get the group's volumes, as what they cached may be of what was lost.

@@ -9,10 +9,11 @@ use crate::{
         LinkView, PeerView,
         group_report::{DrGroupReport, DrMerge},
         group_view::{DamagedDrGroup, DrGroupView, DrGroups, DrRole, GroupHostsView},
+        held_views::HeldDrSnapshot,
     },
     site::handle::SiteView,
 };
-use array::format::{GroupId, SiteId, VolumeId};
+use array::format::{GroupId, SiteId, SnapshotId, VolumeId};
 use replication::{
     secondary::ForkVolume,
     session::{BoundPolicy, ReplicationMode},
@@ -197,6 +198,31 @@ fn each_course_of_a_group_is_a_condition_of_its_own_and_the_worst_is_said() {
     assert_eq!(
         (fork.kind, fork.text.as_str()),
         ("dr_fork_kept", "sg1: mail/store-fork1 keeps what this site gave up of it")
+    );
+    let held = |name: &str, until: Option<i64>| HeldDrSnapshot {
+        volume,
+        snapshot: SnapshotId([7; 16]),
+        name: name.to_owned(),
+        since_unix_s: at(0).seconds,
+        until_unix_s: until.map(|until| at(until).seconds),
+    };
+    let of = |held: Vec<HeldDrSnapshot>| DrGroupView {
+        role: DrRole::Secondary,
+        state: "following",
+        serves: false,
+        report: DrGroupReport { held, last_word: Some(at(0)), ..DrGroupReport::default() },
+        ..well()
+    };
+    assert!(claims(of(vec![held("mail-17", Some(60))]), &there, 0).is_empty(), "clocks differ");
+    // A snapshot of two volumes is one.
+    let both = vec![held("mail-17", Some(86_400)), held("mail-17", Some(86_400)), held("mail-18", None)];
+    assert_eq!(
+        said(&claims(of(both), &there, 0)),
+        [(
+            "dr_snapshots_held",
+            "sg1: site denver deleted snapshots of backups that are locked, and they stay here: mail-17 until 2026-11-28 12:34:56 \
+             UTC, mail-18, whose note is of a newer program"
+        )]
     );
     let damaged =
         vec![DamagedDrGroup { group: GroupId([4; 16]), problem: "its checksum is wrong".to_owned() }];

@@ -42,7 +42,7 @@ use std::{
 use world::{ByteCount, DeviceOperation, Moment, WallTime};
 
 /// Topics that are seen in the view of a pool.
-const SEEN_TOPICS: [&str; 16] = [
+const SEEN_TOPICS: [&str; 17] = [
     "settlement",
     "space",
     "drive",
@@ -58,6 +58,7 @@ const SEEN_TOPICS: [&str; 16] = [
     "dr_hosts_here",
     "dr_record",
     "dr_fork",
+    "dr_held",
     "dr_withheld",
 ];
 /// Topics that others raise and clear.

@@ -5,7 +5,10 @@
 //! 1. Nothing is decided by them.
 //! 2. Times are of this server: what began before its start is since its first look.
 
-use super::group_view::{DrGroupView, DrRole};
+use super::{
+    group_view::{DrGroupView, DrRole},
+    held_views::HeldDrSnapshot,
+};
 use replication::{
     merge_gate::MergeStandstill,
     merge_plan::MergePlan,
@@ -47,6 +50,8 @@ pub struct DrGroupReport {
     pub last_word: Option<WallTime>,
     /// Volumes with what this side once gave up, until they are deleted.
     pub forks: Vec<ForkVolume>,
+    /// Of a secondary: locked snapshots that its primary has deleted.
+    pub held: Vec<HeldDrSnapshot>,
     /// Of a primary that sends nothing to its peer.
     pub suspended: Option<(SuspensionReason, WallTime)>,
     /// Of a secondary: when the primary said last that it is suspended, or this side that it has no room, and the words.

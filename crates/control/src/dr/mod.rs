@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `set_memory`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
-//! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `takeover`,
+//! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `snapshot_locks`, [`held_views`], `takeover`,
 //! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `verdict_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
@@ -27,6 +27,7 @@ pub mod group_services;
 pub mod group_view;
 mod half_made;
 mod handing_over;
+pub mod held_views;
 mod host_withholding;
 mod hosted_group;
 pub(crate) mod kept_services;
@@ -49,6 +50,7 @@ mod set_exchange;
 pub(crate) mod set_memory;
 pub(crate) mod shared_targets;
 pub(crate) mod site_message;
+mod snapshot_locks;
 mod suspension;
 mod takeover;
 mod thread_channel;

@@ -14,6 +14,7 @@ use super::{
     kept_services::KeptServices,
     pool_clients::ClientState,
     pool_services::ServiceState,
+    snapshot_locks::SiteLocks,
     takeover::{Promoted, PromotionOrder},
     thread_channel::ThreadChannel,
 };
@@ -33,6 +34,7 @@ use replication::{
     connect::SiteRole,
     group_record::{GROUP_VOLUMES_MAX, GroupRecord, GroupSettings, PoolRecords, load_records},
     group_state::{GroupRecords, GroupState},
+    held_snapshots::SnapshotLocks,
     lineage::Lineage,
     member::GroupMember,
     merge_plan::MergePlan,
@@ -84,6 +86,7 @@ pub(crate) struct PoolDrGroups {
     hosts: Rc<PoolHosts>,
     pub(super) services: ServiceState,
     pub(super) clients: ClientState,
+    locks: Rc<SiteLocks>,
 }
 
 /// The clients of the pool.
@@ -106,6 +109,7 @@ impl PoolDrGroups {
             hosts: Rc::default(),
             services: ServiceState::default(),
             clients: ClientState::default(),
+            locks: Rc::new(SiteLocks::new(world, access.sets())),
         });
         for (id, record) in load_records(pool) {
             let started = match record {
@@ -138,6 +142,7 @@ impl PoolDrGroups {
     pub fn watch(self: &Rc<Self>, served: &Rc<ServedPool>) {
         assert!(self.hosts.0.set(Rc::downgrade(served)).is_ok(), "a pool is served once");
         self.watch_clients(served);
+        self.watch_locks();
         let own = Rc::downgrade(self);
         let world = self.world.clone();
         self.world.spawn("DR groups", async move {
@@ -175,6 +180,7 @@ impl PoolDrGroups {
         }
         let turns = self.access.merge_turns().of_group(&self.world, (group, &settings.name), settings.peer);
         member.use_merge_gate(Rc::new(turns));
+        member.use_locks(Rc::clone(&self.locks) as Rc<dyn SnapshotLocks>);
         let has = member.position_after_opening().map_err(|error| error.to_string())?;
         let hosts = Rc::clone(&self.hosts) as Rc<dyn GroupHosts>;
         let hosted =
@@ -250,7 +256,12 @@ impl PoolDrGroups {
     }
 
     pub fn view(&self) -> DrGroups {
-        let mut groups: Vec<_> = self.groups.borrow().values().map(|group| group.view()).collect();
+        let view = |group: &Rc<HostedGroup>| {
+            let mut view = group.view();
+            view.report.held = group.held(&self.locks);
+            view
+        };
+        let mut groups: Vec<_> = self.groups.borrow().values().map(view).collect();
         let space = self.pool.space();
         let used_percent = space.used_bytes.saturating_mul(100) / space.usable_bytes.max(1);
         let closed = self.closed.borrow();

@@ -67,9 +67,8 @@ impl SetExchange {
         for (set, _) in sets_with(link, peer) {
             let Some(extract) = self.arrived.borrow_mut().remove(&set) else { continue };
             let told = Arc::new(extract);
-            if let Err(error) =
-                link.access.sets().change(&set, |record| record.told = Some(Arc::clone(&told)))
-            {
+            let now_s = link.world.wall().seconds;
+            if let Err(error) = link.access.sets().change(&set, |record| record.take_told(&told, now_s)) {
                 link.notices.warn(format!(
                     "set {set}: what site {} told of its catalogue is not kept: {}",
                     link.peer_name(peer),

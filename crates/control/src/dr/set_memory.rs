@@ -11,7 +11,7 @@
 use crate::journal::{DaemonJournal, JournalError};
 use array::format::SiteId;
 use protect::{
-    catalogue::CatalogueExtract,
+    catalogue::{CatalogueExtract, SetId},
     set_keeper::{ReplicaVerdict, ReplicaVerification},
 };
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,17 @@ pub(crate) struct SetRecord {
     /// The catalogue of the other site, as that told it last.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "shared_extract")]
     pub told: Option<Arc<CatalogueExtract>>,
+    /// The ends of locks as the other site told them, in seconds since 1970, by `CATALOGUE/NUMBER`: the latest ones, whatever it
+    /// told later.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub locks: BTreeMap<String, i64>,
+}
+
+/// Locks of a set that are remembered.
+const LOCKS_MAX: usize = 20_000;
+
+fn lock_key(set: &SetId, number: u64) -> String {
+    format!("{set}/{number}")
 }
 
 /// An extract behind a pointer, as a value of its own.
@@ -56,6 +67,21 @@ mod shared_extract {
 }
 
 impl SetRecord {
+    /// Takes what the other site told. Locks only become longer by it; those that have ended are forgotten.
+    pub fn take_told(&mut self, told: &Arc<CatalogueExtract>, now_s: i64) {
+        self.locks.retain(|_, until_s| *until_s > now_s);
+        for (id, backup) in told.id.iter().flat_map(|id| told.backups.iter().map(move |backup| (id, backup)))
+        {
+            let until_s = backup.at_s.saturating_add(backup.lock_s.unwrap_or(0));
+            let key = lock_key(id, backup.backup);
+            if until_s > now_s && (self.locks.len() < LOCKS_MAX || self.locks.contains_key(&key)) {
+                let known = self.locks.entry(key).or_insert(until_s);
+                *known = until_s.max(*known);
+            }
+        }
+        self.told = Some(Arc::clone(told));
+    }
+
     /// The other site's catalogue, if nothing comes to it after this extract: that site kept the set after this one.
     pub fn told_at_rest(&self) -> Option<&Arc<CatalogueExtract>> {
         self.told.as_ref().filter(|told| told.is_at_rest && told.turn > self.own_turn)
@@ -124,6 +150,12 @@ impl SetMemory {
 
     pub fn of(&self, set: &str) -> SetRecord {
         self.state().sets.get(set).cloned().unwrap_or_default()
+    }
+
+    /// The end of the lock of a backup as another site told it, in seconds since 1970.
+    pub fn longer_lock(&self, set: &SetId, number: u64) -> Option<i64> {
+        let key = lock_key(set, number);
+        self.state().sets.values().filter_map(|record| record.locks.get(&key).copied()).max()
     }
 
     /// Changes the record of a set.
@@ -196,6 +228,40 @@ impl SetMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_was_told_becomes_longer_only() {
+        let id = SetId::new(7);
+        let told = |lock_s: Option<i64>, numbers: &[u64]| {
+            let mut told = CatalogueExtract::without_catalogue("mail", 1, Vec::new());
+            told.id = Some(id.clone());
+            let backup = |number: &u64| protect::catalogue::ExtractedBackup {
+                backup: *number,
+                name: format!("mail-{number}"),
+                kind: protect::backup_schedule::BackupKind::Full,
+                at_s: 1_000,
+                label: protect::catalogue::LabelWord::Crash,
+                reasons: Vec::new(),
+                verified: None,
+                holds: Vec::new(),
+                lock_s,
+                copies: Vec::new(),
+            };
+            told.backups = numbers.iter().map(backup).collect();
+            Arc::new(told)
+        };
+        let mut record = SetRecord::default();
+        let until = |record: &SetRecord, number| record.locks.get(&lock_key(&id, number)).copied();
+        record.take_told(&told(Some(500), &[1, 2]), 1_100);
+        record.take_told(&told(Some(900), &[1]), 1_200);
+        assert_eq!((until(&record, 1), until(&record, 2)), (Some(1_900), Some(1_500)));
+        // The other site says that nothing is locked, and then that nothing is there.
+        record.take_told(&told(None, &[1, 2]), 1_300);
+        record.take_told(&told(None, &[]), 1_400);
+        assert_eq!((until(&record, 1), until(&record, 2)), (Some(1_900), Some(1_500)));
+        record.take_told(&told(None, &[]), 1_600);
+        assert_eq!((until(&record, 1), until(&record, 2)), (Some(1_900), None), "one has ended");
+    }
 
     #[test]
     fn a_catalogue_counts_as_seen_if_its_site_kept_the_set_last_and_does_so_no_more() {

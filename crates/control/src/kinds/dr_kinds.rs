@@ -155,6 +155,19 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         Morning,
     ),
     condition(
+        "dr_snapshots_held",
+        "dr_held",
+        Warning,
+        "The primary of a DR group deleted snapshots of backups that are locked.",
+        [
+            "Nothing changes. The snapshots take room in the pool.",
+            "It keeps them here, and follows the primary in all else.",
+            "Until the last of their locks has ended: they are deleted then. Or until this site is primary: its own set keeps them then.",
+            "Find out who deleted them at the other site: its server does not do so while they are locked. If it is not yours any more, cut the link, and see 'spindle failover'.",
+        ],
+        Now,
+    ),
+    condition(
         "dr_hosts_withheld",
         "dr_withheld",
         Warning,

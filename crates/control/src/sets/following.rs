@@ -10,6 +10,7 @@
 
 use super::{
     keeper::{FlowWake, GENERATOR, NOT_KEPT, SetFlow},
+    points::point_id,
     served_set::{SetOrderRefusal, SetReplication, SetRequest, SetRole},
     standing::replication_of,
 };
@@ -19,10 +20,11 @@ use protect::{
         BackupCatalogue, CatalogueExtract, CatalogueFileError, CatalogueScope, MachineTime, RebuiltSet,
         SetId, file,
     },
+    retention::KeepReason,
     set_keeper::{BackupPools, PredecessorSite, SetKeeper, SetView, collect_backups},
 };
 use report::Refusal;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use world::{Moment, with_deadline};
 
 /// Interval of looking whether the set is to be kept here.
@@ -150,8 +152,26 @@ impl SetFlow {
             Some(catalogue) => CatalogueExtract::of(&catalogue, (turn, true), here),
             None => CatalogueExtract::without_catalogue(&self.name, turn, here),
         }));
-        let view = SetView::of_follower(&self.name, found.as_ref(), replication.told.as_deref());
+        let mut view = SetView::of_follower(&self.name, found.as_ref(), replication.told.as_deref());
+        self.note_held(&mut view);
         self.show_asked(found.as_ref(), replication, view)
+    }
+
+    /// Notes the backups that the other site has deleted, and that stay here since they are locked.
+    fn note_held(&self, view: &mut SetView) {
+        let site = self.around.site.look();
+        let pools: Vec<_> = site.pools.values().filter_map(|pool| pool.view()).collect();
+        let held = pools.iter().flat_map(|pool| &pool.dr.groups).flat_map(|group| &group.report.held);
+        let held: BTreeMap<String, Option<i64>> =
+            held.map(|held| (point_id(held.volume, held.snapshot), held.until_unix_s)).collect();
+        let now_s = self.around.world.wall().seconds;
+        for backup in &mut view.backups {
+            if let Some(until_s) = backup.points.iter().find_map(|point| held.get(&point.id)) {
+                backup.stays.extend(backup.holds.iter().cloned().map(KeepReason::Hold));
+                let left_s = until_s.map(|until_s| (until_s - now_s).max(0));
+                backup.stays.push(KeepReason::HeldAgainstSite { left_s });
+            }
+        }
     }
 
     async fn points_that_travelled(&self, told: Option<&CatalogueExtract>) -> Option<RebuiltSet> {

@@ -1,6 +1,7 @@
 //! Locks of backups: until one ends nobody deletes the backup, its volume, or the set that counts its time.
 
 use super::{SetKeeping, points::point_id, served_set::ServedSet};
+use crate::planted::{self, DrBug};
 use array::{format::VolumeId, pool::Snapshot};
 use protect::catalogue::PointNote;
 use report::{Refusal, calendar::utc_time};
@@ -23,6 +24,9 @@ pub(crate) fn check_unlocked(
     (volume, point): (VolumeId, &Snapshot),
     now_s: i64,
 ) -> Result<(), Refusal> {
+    if planted::is_in_dr(DrBug::LockedDeleted) {
+        return Ok(());
+    }
     let id = point_id(volume, point.snapshot);
     let of_keeper = sets.iter().find_map(|set| set.locked_for_s(&id)).map(|left_s| now_s + left_s);
     match lock_of_note(point).max(of_keeper).filter(|until_s| now_s < *until_s) {

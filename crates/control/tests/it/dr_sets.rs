@@ -6,7 +6,7 @@
 use crate::dr_scene::{DrScene, VerbOutcome, in_scene};
 use control::{
     dr::mode::DrMode,
-    planted::{FollowBug, with_follow_bug},
+    planted::{DrBug, FollowBug, with_dr_bug, with_follow_bug},
     web::client::{FailoverBody, Method, SetBackupRow, SetRow},
 };
 use protect::planted_keeping::{KeepingBug, with_keeping_bug};
@@ -325,6 +325,81 @@ async fn verified_there(scene: Rc<DrScene>) -> Life {
     expect(by.starts_with("site boston: "), "where it was proven", &by)
 }
 
+/// Locks of the backups of `followed_with`.
+const LOCKED: &str = "keep = { lock = '8min' }\n";
+const LOCK_S: u64 = 480;
+
+impl DrScene {
+    /// Someone who has taken over a site deletes the snapshots of a backup, whatever is locked.
+    async fn steal(&self, site: usize, number: u64) -> Life {
+        for point in backup(&self.set(site).await, number)?.points.clone() {
+            let path = format!("/v1/volumes/{}/snapshots/{}", point.volume_id, point.snapshot_id);
+            let asked = self.sites[site].ask(&self.world, (Method::DELETE, &path), None, None).await?;
+            expect(asked.status == 204, "a deletion", &asked)?;
+        }
+        Ok(())
+    }
+
+    /// Denver has a backup that boston deleted, and says so.
+    async fn check_held(&self, number: u64) -> Life {
+        let row = self.set(1).await;
+        let kept = backup(&row, number)?;
+        let says =
+            |reason: &String| reason.starts_with("deleted where the set is kept, and locked here for ");
+        expect(kept.points.len() == 2, "its snapshots", kept)?;
+        expect(kept.stays.iter().any(says), "why it stays", &kept.stays)
+    }
+}
+
+/// The newest backup that both sites have, and that boston then deletes.
+async fn stolen_backup(scene: &Rc<DrScene>) -> Result<u64, String> {
+    followed_with(scene, LOCKED).await?;
+    check_alike(scene, 0).await?;
+    let row = scene.set(0).await;
+    let newest =
+        row.backups.iter().filter(|backup| backup.sites.len() == 2).map(|backup| backup.number).max();
+    let number = newest.ok_or("no backup is at both sites")?;
+    scene.steal(0, number).await?;
+    scene.pass_s(25).await;
+    Ok(number)
+}
+
+async fn held_against_a_thief(scene: Rc<DrScene>) -> Life {
+    let number = stolen_backup(&scene).await?;
+    scene.check_held(number).await?;
+    // Replication goes on, over a crash, and a pass after a line that was lost for long.
+    scene.crash(1);
+    scene.start(1);
+    scene.until_up(1).await;
+    scene.heal().await;
+    scene.until_role(1, "follows").await?;
+    scene.pass_s(80).await;
+    scene.check_held(number).await?;
+    let newest = numbers(&scene.set(1).await).last().copied();
+    expect(newest > Some(number), "later backups arrive", &newest)?;
+    scene.pass_s(LOCK_S).await;
+    let denver = scene.set(1).await;
+    let is_there = denver.backups.iter().any(|one| one.number == number && !one.points.is_empty());
+    expect(!is_there, "it goes once its lock has ended", &denver)
+}
+
+/// Denver takes over while it holds what a thief deleted: its own set has the backup then.
+async fn taken_over_from_a_thief(scene: Rc<DrScene>) -> Life {
+    let number = stolen_backup(&scene).await?;
+    scene.cut();
+    scene.crash(0);
+    scene.until_lost().await;
+    let body = FailoverBody { unplanned: true, accept_any_loss: true, ..FailoverBody::default() };
+    let taken = scene.failover(1, body).await;
+    expect(matches!(taken, VerbOutcome::Done(_)), "the failover", &taken)?;
+    scene.until_role(1, "keeps").await?;
+    scene.pass_s(LOCK_S / 2).await;
+    let denver = scene.set(1).await;
+    let kept = backup(&denver, number)?;
+    let says_held = kept.stays.iter().any(|reason| reason.starts_with("deleted"));
+    expect(kept.points.len() == 2 && !kept.stays.is_empty() && !says_held, "it is denver's own", kept)
+}
+
 fn live<F: Future<Output = Life> + 'static>(seed: u64, life: impl FnOnce(Rc<DrScene>) -> F) -> Life {
     in_scene(seed, (DrMode::Sync { hold_ms: 500, failsafe: false }, false), life)
 }
@@ -347,6 +422,22 @@ fn after_an_unplanned_failover_nothing_goes_before_the_other_catalogue_was_seen(
 fn a_set_is_verified_at_the_site_that_follows() {
     for seed in 0..2 {
         live(seed, verified_there).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_locked_backup_stays_at_the_other_site_whatever_a_stolen_one_deletes() {
+    let lived = |seed| with_dr_bug(DrBug::LockedDeleted, || live(seed, held_against_a_thief));
+    for seed in 0..2 {
+        lived(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+    let taken_over = with_dr_bug(DrBug::LockedDeleted, || live(0, taken_over_from_a_thief));
+    taken_over.unwrap_or_else(|why| panic!("{why}"));
+    for bug in [FollowBug::LocksNotLookedAt, FollowBug::HeldForGood] {
+        let noticed = with_follow_bug(bug, || lived(0));
+        println!("note: {bug:?}: {noticed:?}");
+        assert!(noticed.is_err(), "{bug:?} escaped");
     }
 }
 

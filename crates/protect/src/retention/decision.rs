@@ -65,6 +65,10 @@ pub enum KeepReason {
     Locked {
         left_s: i64,
     },
+    /// The site that keeps the set has deleted it. Seconds that its lock lasts here, if that is known.
+    HeldAgainstSite {
+        left_s: Option<i64>,
+    },
     InUse,
     CopyBase,
     LastProven,
@@ -91,6 +95,7 @@ impl KeepReason {
             Self::MadeByOthers
             | Self::Hold(_)
             | Self::Locked { .. }
+            | Self::HeldAgainstSite { .. }
             | Self::InUse
             | Self::CopyBase
             | Self::LastProven => true,
@@ -108,6 +113,12 @@ impl fmt::Display for KeepReason {
             Self::MadeByOthers => f.write_str("made by others"),
             Self::Hold(name) => write!(f, "held: {name}"),
             Self::Locked { left_s } => write!(f, "locked for {}", KeepSpan(*left_s)),
+            Self::HeldAgainstSite { left_s: Some(left_s) } => {
+                write!(f, "deleted where the set is kept, and locked here for {}", KeepSpan(*left_s))
+            }
+            Self::HeldAgainstSite { left_s: None } => {
+                f.write_str("deleted where the set is kept, and locked here by a newer program")
+            }
             Self::InUse => f.write_str("in use"),
             Self::CopyBase => f.write_str("base of a copy"),
             Self::LastProven => f.write_str("last proven one"),

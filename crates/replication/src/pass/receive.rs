@@ -107,11 +107,11 @@ impl PassReceiver {
         Ok(self.member.pool.volume(VolumeKey::Id(id))?)
     }
 
-    /// Deletes the snapshots of a volume that the sender has no more. Those that come may have their names.
+    /// Deletes the snapshots of a volume that the sender has no more, but for locked ones. Those that come may have their names.
     pub async fn take_snapshots(&mut self, frame: PassSnapshotsFrame) -> Result<(), PassFault> {
         self.volume(frame.volume)?;
         if !planted::is(ReplicationBug::DeletedSnapshotsStay) {
-            self.member.pool.delete_other_snapshots(frame.volume, &frame.kept).await?;
+            self.member.delete_other_snapshots(frame.volume, frame.kept).await?;
         }
         Ok(())
     }
@@ -157,6 +157,7 @@ impl PassReceiver {
         if point.is_here {
             return Ok(());
         }
+        self.member.free_name(volume, (&taken.name, taken.snapshot)).await?;
         let new = NewSnapshot { name: &taken.name, snapshot: taken.snapshot, note: &taken.note };
         let given = GivenSnapshot { new, created_at: taken.created_at, stamp: point.stamp };
         Ok(self.member.pool.ensure_snapshot_of_pass(volume, &given).await?)

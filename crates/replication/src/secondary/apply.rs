@@ -10,12 +10,13 @@
 use super::rows;
 use crate::{
     frame::SentChange,
+    member::GroupMember,
     planted::{self, ReplicationBug},
 };
 use array::{
     error::{Error, Result},
     format::{BLOCK_BYTES, Stamp, VolumeId, WallNanoseconds},
-    pool::{Pool, VolumeKey},
+    pool::VolumeKey,
     volume::{GivenContent, QueueEntry},
 };
 use std::{
@@ -91,21 +92,24 @@ impl CommandPart {
         matches!(self.change, PartChange::Rows(_))
     }
 
-    /// Begins to put the part into the pool's log, and returns at once. One that changes rows is stable when this returns;
+    /// Begins to put the part into the log of the group's pool, and returns at once. One that changes rows is stable when this returns;
     /// then there is nothing to enter the queue.
     ///
     /// # Errors
     ///
     /// The volume is not there; or rows cannot be changed so.
-    pub async fn begin(self, pool: &Pool) -> Result<(Option<QueueEntry>, LocalFuture<IoResult<()>>)> {
+    pub async fn begin(
+        self,
+        member: &GroupMember,
+    ) -> Result<(Option<QueueEntry>, LocalFuture<IoResult<()>>)> {
         match self.change {
             PartChange::Content(volume, content) => {
-                let volume = pool.volume(VolumeKey::Id(volume))?;
+                let volume = member.pool.volume(VolumeKey::Id(volume))?;
                 let (entry, done) = volume.begin_given(content, self.stamp).await;
                 Ok((Some(entry), done))
             }
             PartChange::Rows(change) => {
-                rows::apply(pool, change, self.stamp).await?;
+                rows::apply(member, change, self.stamp).await?;
                 Ok((None, Box::pin(ready(Ok(())))))
             }
         }

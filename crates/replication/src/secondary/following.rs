@@ -407,7 +407,7 @@ impl SecondaryGroup {
             if part.is_of_rows() {
                 self.begun.emptied().await;
             }
-            let (entry, done) = part.begin(&self.member.pool).await?;
+            let (entry, done) = part.begin(&self.member).await?;
             let told = parts.peek().is_none().then_some((accepted_at, told));
             // It is noted as begun before anything awaits: a channel that ends now waits for it.
             self.begun.add(BegunPart { done, ends: is_end.then_some(stamp), told });

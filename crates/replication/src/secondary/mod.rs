@@ -46,6 +46,7 @@ use crate::{
 use array::{
     error::Error,
     format::{EpochId, Fence, Stamp, WallNanoseconds},
+    pool::Snapshot,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -261,6 +262,23 @@ impl SecondaryGroup {
         };
         self.member.change(promote).await?;
         Ok(self.member.state())
+    }
+
+    /// Deletes the snapshots that were held and are locked no more. To be called every few seconds, with a line or without.
+    /// Returns them.
+    ///
+    /// # Errors
+    ///
+    /// The pool or the records cannot write; repeated, it goes on.
+    pub async fn delete_unlocked(&self) -> Result<Vec<Snapshot>, Error> {
+        if self.member.state().held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let _between_records = self.applying.lock().await;
+        match self.member.role() {
+            SiteRole::Secondary => self.member.delete_unlocked().await,
+            SiteRole::Primary => Ok(Vec::new()),
+        }
     }
 
     /// Notes what has become stable.

@@ -1,13 +1,13 @@
 //! Records of groups: one encoding each, and nothing that is believed although it contradicts itself.
 
 use crate::record_bytes::{check, examples};
-use array::format::{EpochId, Fence, GroupId, SiteId, Stamp, VolumeId, WallNanoseconds};
+use array::format::{EpochId, Fence, GroupId, SiteId, SnapshotId, Stamp, VolumeId, WallNanoseconds};
 use expect_test::expect;
 use replication::{
     connect::{SiteRole, UnfinishedPass},
     cut::GroupCut,
     group_record::{AutoFailover, GroupRecord, GroupRecordError, GroupSettings},
-    group_state::{GroupState, JointPoint, JointPointState, JointProgress, KeptFork},
+    group_state::{GroupState, HeldSnapshot, JointPoint, JointPointState, JointProgress, KeptFork},
     joint_group::{JoinId, JointPart},
     lineage::Lineage,
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
@@ -84,8 +84,15 @@ fn record(random: &mut Random) -> GroupRecord {
             told: Stamp(random.below(1 << 60)),
             forked_at: random.percent(50.0).then(|| Stamp(random.below(1 << 60))),
             joint: progress,
+            held: if is_primary || random.percent(70.0) { Vec::new() } else { held(random) },
         },
     }
+}
+
+fn held(random: &mut Random) -> Vec<HeldSnapshot> {
+    let held =
+        |number| HeldSnapshot { snapshot: SnapshotId([number; 16]), since_unix_s: random.below(1 << 40) };
+    (1..4).map(held).collect()
 }
 
 fn suspension(random: &mut Random) -> Suspension {
@@ -186,6 +193,15 @@ fn contradictions_are_refused() {
             record.state.lineage = Some(Lineage::new(EpochId([1; 16]), 1));
             record.state.joint.point = Some(JointPoint { join: JoinId([4; 16]), state: None });
         }),
+        refused(&|record| {
+            record.state.role = SiteRole::Secondary;
+            record.state.held = vec![HeldSnapshot { snapshot: SnapshotId([1; 16]), since_unix_s: 7 }; 2];
+        }),
+        refused(&|record| {
+            record.state.role = SiteRole::Primary;
+            record.state.lineage = Some(Lineage::new(EpochId([1; 16]), 1));
+            record.state.held = vec![HeldSnapshot { snapshot: SnapshotId([1; 16]), since_unix_s: 7 }];
+        }),
     ];
     let words = all.map(|refused| refused.rsplit_once(": ").unwrap().1.to_owned());
     expect![[r#"
@@ -205,12 +221,14 @@ fn contradictions_are_refused() {
             "a group of several pools that is not in sync has a value that is not allowed",
             "a witness of a group of several pools has a value that is not allowed",
             "a primary with a joint state has a value that is not allowed",
+            "a held snapshot that is there twice has a value that is not allowed",
+            "a primary that holds snapshots has a value that is not allowed",
         ]
     "#]]
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
-    newer[2 + 16 * valid.settings.volumes.len()] = 5;
-    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(5))));
+    newer[2 + 16 * valid.settings.volumes.len()] = 6;
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(6))));
 }
 
 #[test]
@@ -260,6 +278,11 @@ fn records_of_all_versions_keep_their_bytes() {
     };
     record.state.joint.point = Some(JointPoint { join: JoinId([5; 16]), state: Some(state) });
     expect!["0100616161616161616161616161616161610400070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b000000000808080808080808080808080808080801020404040404040404040404040404040400010505050505050505050505050505050501840300000000000085030000000000000700000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
+    record.state.held = vec![HeldSnapshot { snapshot: SnapshotId([6; 16]), since_unix_s: 1_795_780_900 }];
+    expect!["0100616161616161616161616161616161610500070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000010808080808080808080808080808080801020404040404040404040404040404040400010505050505050505050505050505050501840300000000000085030000000000000700000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000100060606060606060606060606060606062471096b00000000"].assert_eq(&hex_of(&record));
+    record.settings.joint = None;
+    record.state.joint = JointProgress::default();
+    expect!["0100616161616161616161616161616161610500070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000000100060606060606060606060606060606062471096b00000000"].assert_eq(&hex_of(&record));
 }
 
 fn make_joint(record: &mut GroupRecord, parts: u8) {

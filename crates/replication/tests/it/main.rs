@@ -18,6 +18,7 @@ mod link_tests;
 mod link_tls;
 mod lives;
 mod living_site;
+mod locked_snapshots;
 mod periodic;
 mod record_bytes;
 mod returned_with_more;

@@ -1,6 +1,6 @@
 //! Two sites in simulated time, each a node with a pool, and a line between them.
 
-use crate::row_ledger::RowLedger;
+use crate::{locked_snapshots::NoteLocks, row_ledger::RowLedger};
 use array::{
     error::Error,
     format::{
@@ -157,6 +157,8 @@ pub struct Site {
     number: u8,
     devices: Vec<Rc<SimDrive>>,
     pub kept: Rc<RefCell<GroupState>>,
+    /// Snapshots whose notes say so are locked.
+    pub has_locks: Cell<bool>,
 }
 
 impl Site {
@@ -171,7 +173,8 @@ impl Site {
             lineage: Some(Lineage::new(EpochId([1; 16]), 1)),
             ..GroupState::new_replica()
         };
-        Rc::new(Self { node, number, devices, kept: Rc::new(RefCell::new(state)) })
+        let kept = Rc::new(RefCell::new(state));
+        Rc::new(Self { node, number, devices, kept, has_locks: Cell::new(false) })
     }
 
     pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {
@@ -224,7 +227,11 @@ impl Site {
     pub async fn open_member(&self, world: &World) -> Rc<GroupMember> {
         let pool = self.open(world).await;
         let state = self.kept.borrow().clone();
-        GroupMember::new(&pool, (GROUP, volume_ids()), (state, self.records(world)))
+        let member = GroupMember::new(&pool, (GROUP, volume_ids()), (state, self.records(world)));
+        if self.has_locks.get() {
+            member.use_locks(Rc::new(NoteLocks(world.clone())));
+        }
+        member
     }
 
     pub async fn open(&self, world: &World) -> Rc<Pool> {

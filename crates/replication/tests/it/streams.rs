@@ -75,12 +75,23 @@ async fn secondary_main(
     member.end_going_back().await.unwrap();
     let (pool, group) =
         (Rc::clone(member.pool()), Rc::new(SecondaryGroup::new(&world, &member, (has, true))));
+    if site.has_locks.get() {
+        drop(world.spawn("locks", delete_unlocked(world.clone(), Rc::clone(&group))));
+    }
     let world = world.clone();
     let side = Rc::new(RunningSecondary { world, pool, group: Rc::clone(&group), ended: RefCell::new(0) });
     *running.borrow_mut() = Some(Rc::clone(&side));
     while let Some(line) = lines.recv().await {
         group.run(&line).await;
         *side.ended.borrow_mut() += 1;
+    }
+}
+
+/// Looks again and again whether locks have ended, as a site does.
+async fn delete_unlocked(world: World, group: Rc<SecondaryGroup>) {
+    loop {
+        world.sleep(Duration::from_millis(40)).await;
+        group.delete_unlocked().await.unwrap();
     }
 }
 
