@@ -2,11 +2,17 @@
 //!
 //! Invariants:
 //!
-//! 1. A mail is in `new` whole or not at all: it is written in `tmp`, and renamed.
-//! 2. A mail that is there already, also read and moved to `cur`, is left alone.
-//! 3. What is counted as written is stable once [`MaildirWriter::finish`] has returned.
+//! 1. A mail is in `new` whole or not at all, also after a power cut: it is written in `tmp`, flushed, and renamed.
+//! 2. A mail that is there already, also read and moved to `cur`, is left alone. Readers move mails at any moment, from `new` to
+//!    `cur` and never back: so `new` is listed first, and a mail that moves meanwhile is seen in `cur`.
+//! 3. One process at a time writes a Maildir in this way: its folder is locked. The lock ends with the process.
+//! 4. What is counted as written is stable once [`MaildirWriter::finish`] has returned.
 
-use rustix::fs::{Mode, OFlags, open, rename, syncfs};
+use rustix::{
+    fd::OwnedFd,
+    fs::{FlockOperation, Mode, OFlags, flock, open, rename, syncfs},
+    io::{Errno, write},
+};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -16,16 +22,24 @@ use world::{
     real::host_files::{self, PathKind},
 };
 
-/// The folders that make a Maildir.
-const FOLDERS: [&str; 3] = ["cur", "new", "tmp"];
+/// The folders that make a Maildir. Mails are looked for in this order.
+const FOLDERS: [&str; 3] = ["new", "cur", "tmp"];
 /// Begins the flags in the name of a mail that was read.
 const FLAGS: char = ':';
+/// Mails, and bytes of them, that wait in `tmp` for one flush.
+const WAITING_MAX: usize = 512;
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// A Maildir that gets mails.
 pub struct MaildirWriter {
     folder: PathBuf,
+    /// Of the folder, with the lock.
+    locked: OwnedFd,
     /// Names without flags of the mails that are there.
     there: BTreeSet<String>,
+    /// Names of those in `tmp`, in the order in which they came.
+    waiting: Vec<String>,
+    waiting_bytes: usize,
     /// Mails that were written.
     pub written: u64,
     /// Mails that were there before.
@@ -56,10 +70,20 @@ impl MaildirWriter {
     ///
     /// # Errors
     ///
-    /// As of [`Self::check`]; or it cannot be written.
+    /// As of [`Self::check`]; another process writes it in this way; or it cannot be written.
     pub fn open(folder: &Path) -> IoResult<Self> {
         Self::check(folder)?;
         host_files::create_dir_all(folder)?;
+        let failed =
+            |error: Errno, what: &str| IoError::from_os(error.into(), format!("{what} {}", folder.display()));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let locked = open(folder, flags, Mode::empty()).map_err(|error| failed(error, "opening"))?;
+        flock(&locked, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => {
+                IoError::new(IoErrorKind::Busy, format!("another fetch writes {} now", folder.display()))
+            }
+            error => failed(error, "locking"),
+        })?;
         let mut there = BTreeSet::new();
         for name in FOLDERS {
             let path = folder.join(name);
@@ -69,7 +93,15 @@ impl MaildirWriter {
                 there.extend(host_files::list(&path)?.into_iter().map(without_flags));
             }
         }
-        Ok(Self { folder: folder.to_owned(), there, written: 0, kept: 0 })
+        Ok(Self {
+            folder: folder.to_owned(),
+            locked,
+            there,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            written: 0,
+            kept: 0,
+        })
     }
 
     /// Adds a mail; `name` is its own each time.
@@ -87,11 +119,13 @@ impl MaildirWriter {
             self.kept += 1;
             return Ok(());
         }
-        let (begun, whole) = (self.folder.join("tmp").join(name), self.folder.join("new").join(name));
-        host_files::write_atomically_unflushed(&begun, mail)?;
-        rename(&begun, &whole)
-            .map_err(|error| IoError::from_os(error.into(), format!("renaming to {}", whole.display())))?;
-        self.written += 1;
+        // One that was killed may have left a part of it.
+        write_over(&self.folder.join("tmp").join(name), mail)?;
+        self.waiting.push(name.to_owned());
+        self.waiting_bytes += mail.len();
+        if self.waiting.len() >= WAITING_MAX || self.waiting_bytes >= WAITING_BYTES_MAX {
+            self.deliver_waiting()?;
+        }
         Ok(())
     }
 
@@ -100,11 +134,50 @@ impl MaildirWriter {
     /// # Errors
     ///
     /// The filesystem failed: mails may be gone after a power cut.
-    pub fn finish(&self) -> IoResult<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let flushed = open(&self.folder, flags, Mode::empty()).and_then(|folder| syncfs(&folder));
+    pub fn finish(&mut self) -> IoResult<()> {
+        self.deliver_waiting()?;
+        self.flush()
+    }
+
+    /// Moves what is in `tmp` to `new`, once it is on the drive.
+    fn deliver_waiting(&mut self) -> IoResult<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.flush()?;
+        for name in std::mem::take(&mut self.waiting) {
+            let (begun, whole) = (self.folder.join("tmp").join(&name), self.folder.join("new").join(&name));
+            rename(&begun, &whole).map_err(|error| {
+                IoError::from_os(error.into(), format!("renaming to {}", whole.display()))
+            })?;
+            self.written += 1;
+        }
+        self.waiting_bytes = 0;
+        Ok(())
+    }
+
+    fn flush(&self) -> IoResult<()> {
+        let flushed = syncfs(&self.locked);
         flushed.map_err(|error| IoError::from_os(error.into(), format!("flushing {}", self.folder.display())))
     }
+}
+
+/// Writes a file that nobody reads yet.
+fn write_over(path: &Path, bytes: &[u8]) -> IoResult<()> {
+    let written = || -> Result<(), Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = open(path, flags, Mode::from_raw_mode(0o666))?;
+        let mut left = bytes;
+        while !left.is_empty() {
+            match write(&file, left) {
+                Ok(count) => left = &left[count..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
+    written().map_err(|error| IoError::from_os(error.into(), format!("writing {}", path.display())))
 }
 
 #[cfg(test)]
@@ -118,13 +191,17 @@ mod tests {
         let mut maildir = MaildirWriter::open(&place).unwrap();
         maildir.add("1.a", b"one").unwrap();
         maildir.add("2.a", b"two").unwrap();
+        let busy = MaildirWriter::open(&place).err().unwrap();
+        assert!(busy.to_string().contains("another fetch writes"), "{busy}");
         maildir.finish().unwrap();
         assert_eq!((maildir.written, maildir.kept), (2, 0));
+        drop(maildir);
         rename(place.join("new/1.a"), place.join("cur/1.a:2,S")).unwrap();
         let mut maildir = MaildirWriter::open(&place).unwrap();
         for name in ["1.a", "2.a", "3.a"] {
             maildir.add(name, b"again").unwrap();
         }
+        maildir.finish().unwrap();
         assert_eq!((maildir.written, maildir.kept), (1, 2));
         assert_eq!(host_files::list(&place.join("new")).unwrap(), ["2.a", "3.a"]);
         assert_eq!(host_files::read(&place.join("new/2.a")).unwrap(), b"two");

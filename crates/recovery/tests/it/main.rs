@@ -2,4 +2,5 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod filesystems;
+mod maildirs;
 mod partitions;

@@ -7,7 +7,7 @@ use crate::server::connection::ServerConnection;
 use control::web::client::{SetRow, in_uri};
 use protect::{
     UnixSecond,
-    backup::control_socket::{Delivery, DeliveryConnection},
+    backup::control_socket::{Delivery, DeliveryConnection, MessageDelivery},
 };
 use report::Refusal;
 use std::{
@@ -89,69 +89,39 @@ impl LiveDatabases {
         since: Option<UnixSecond>,
     ) -> Result<LiveMails, Refusal> {
         let mut sum = LiveMails::default();
-        let mut at = None;
+        let mut delivery = MessageDelivery::new(&self.world, self.sockets.clone());
         let mut next = Some(MailKey { mailbox, message: i64::MIN });
         while let Some(first) = next {
             let batch = read_batch(database, first, since).await?;
             sum.body_bytes += batch.bytes as u64;
-            if let Some(mail) = batch.mails.first() {
-                let at = match at {
-                    Some(at) => at,
-                    None => *at.insert(self.socket_of(database, mail).await?),
-                };
-                self.deliver_batch(at, (database, &batch.mails), &mut sum).await?;
-            }
+            let messages: Vec<Vec<u8>> = batch.mails.iter().map(mail_bytes::to_bytes).collect();
+            let delivered = delivery.deliver_batch(&Sockets, (&database.name, &messages)).await;
+            let delivered = delivered.map_err(|error| refused(&error))?;
+            sum.add(&delivered.ok_or_else(|| self.nobody_has(database))?);
             next = batch.next;
         }
         Ok(sum)
     }
 
-    /// The socket of the process that has the database; nothing is delivered yet.
-    async fn socket_of(&self, database: &NamedDatabase, mail: &MailRecord) -> Result<&Address, Refusal> {
-        for at in &self.sockets {
-            let delivery = async {
-                let mut connection = DeliveryConnection::open(&self.world, &Sockets, at).await?;
-                // It ends without being kept.
-                connection.deliver(&database.name, &mail_bytes::to_bytes(mail)).await
-            };
-            if delivery.await.map_err(|error| refused(&error))? != Delivery::Elsewhere {
-                return Ok(at);
-            }
-        }
+    fn nobody_has(&self, database: &NamedDatabase) -> Refusal {
         let asked: Vec<String> = self.sockets.iter().map(ToString::to_string).collect();
-        Err(Refusal::new(
+        Refusal::new(
             format!("no run at {} has a database {}", asked.join(", "), database.name),
             "name the sockets of all groups, --into SOCKET-1 --into SOCKET-2",
-        ))
+        )
     }
+}
 
-    async fn deliver_batch(
-        &self,
-        at: &Address,
-        (database, mails): (&NamedDatabase, &[MailRecord]),
-        sum: &mut LiveMails,
-    ) -> Result<(), Refusal> {
-        let delivery = async {
-            let mut batch = *sum;
-            let mut connection = DeliveryConnection::open(&self.world, &Sockets, at).await?;
-            for mail in mails {
-                match connection.deliver(&database.name, &mail_bytes::to_bytes(mail)).await? {
-                    Delivery::Added => batch.added += 1,
-                    Delivery::Same => batch.same += 1,
-                    Delivery::Other => batch.other += 1,
-                    Delivery::Elsewhere => {
-                        return Err(protect::backup::StepError(format!(
-                            "{at} has no database {}",
-                            database.name
-                        )));
-                    }
-                }
+impl LiveMails {
+    fn add(&mut self, delivered: &[Delivery]) {
+        for delivery in delivered {
+            match delivery {
+                Delivery::Added => self.added += 1,
+                Delivery::Same => self.same += 1,
+                Delivery::Other => self.other += 1,
+                Delivery::Elsewhere => unreachable!("the delivery ends with an error then"),
             }
-            connection.keep().await?;
-            Ok(batch)
-        };
-        *sum = delivery.await.map_err(|error| refused(&error))?;
-        Ok(())
+        }
     }
 }
 

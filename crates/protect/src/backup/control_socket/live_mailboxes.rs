@@ -108,6 +108,67 @@ impl DeliveryConnection {
     }
 }
 
+/// Delivers messages to whichever of several processes has their database, each message over one connection.
+pub struct MessageDelivery {
+    world: World,
+    sockets: Vec<Address>,
+    /// The one that has the database, once it is known.
+    chosen: Option<usize>,
+}
+
+impl MessageDelivery {
+    /// Delivers at these sockets.
+    pub fn new(world: &World, sockets: Vec<Address>) -> Self {
+        Self { world: world.clone(), sockets, chosen: None }
+    }
+
+    /// Delivers messages to the database of that name, and returns once they are stable. `None` if no process has it; then nothing
+    /// was delivered. If this fails, none of them counts as delivered, and those that are there nevertheless are
+    /// [`Delivery::Same`] the next time.
+    ///
+    /// # Errors
+    ///
+    /// A socket is not served, a message was refused, or the connection ended.
+    pub async fn deliver_batch(
+        &mut self,
+        network: &dyn Network,
+        (database, messages): (&str, &[Vec<u8>]),
+    ) -> Result<Option<Vec<Delivery>>, StepError> {
+        let candidates = match self.chosen {
+            Some(chosen) => chosen..chosen + 1,
+            None => 0..self.sockets.len(),
+        };
+        let Some((first, others)) = messages.split_first() else { return Ok(Some(Vec::new())) };
+        for at in candidates {
+            let mut connection = DeliveryConnection::open(&self.world, network, &self.sockets[at]).await?;
+            // Over the connection that goes on, if it is the one: a message that is taken back and comes again would be
+            // delivered twice.
+            let mut done = vec![connection.deliver(database, first).await?];
+            if done[0] == Delivery::Elsewhere {
+                continue;
+            }
+            for message in others {
+                done.push(connection.deliver(database, message).await?);
+            }
+            if done.contains(&Delivery::Elsewhere) {
+                let lost = format!("{} has no database {} any more", self.sockets[at], in_a_line(database));
+                return Err(StepError(lost));
+            }
+            connection.keep().await?;
+            self.chosen = Some(at);
+            return Ok(Some(done));
+        }
+        match self.chosen {
+            Some(chosen) => Err(StepError(format!(
+                "{} has no database {} any more",
+                self.sockets[chosen],
+                in_a_line(database)
+            ))),
+            None => Ok(None),
+        }
+    }
+}
+
 fn late(at: &Address) -> StepError {
     StepError(format!("{at}: no answer in {} s", ANSWERED_WITHIN.as_secs()))
 }

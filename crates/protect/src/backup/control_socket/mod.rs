@@ -31,7 +31,7 @@ mod service;
 
 pub use client::SocketFreeze;
 pub use kept_logs::{KeptLogs, LogRelease, release_logs};
-pub use live_mailboxes::{Delivery, DeliveryConnection, LiveMailboxes};
+pub use live_mailboxes::{Delivery, DeliveryConnection, LiveMailboxes, MessageDelivery};
 pub use service::{FreezeService, ServedFreeze, ServedThing};
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};

@@ -8,7 +8,9 @@ use super::{
 use protect::{
     backup::{
         BackupLabel, StepError, StepResult,
-        control_socket::{Delivery, DeliveryConnection, FreezeService, LiveMailboxes, ServedThing},
+        control_socket::{
+            Delivery, DeliveryConnection, FreezeService, LiveMailboxes, MessageDelivery, ServedThing,
+        },
     },
     planted::BackupBug,
 };
@@ -35,6 +37,8 @@ struct FakeMailboxes {
     open: RefCell<BTreeSet<Vec<u8>>>,
     /// Messages delivered that were stable before.
     twice: Cell<u32>,
+    /// Messages that came, of databases that are here, kept or not.
+    came: Cell<u32>,
     random: RefCell<Random>,
 }
 
@@ -56,6 +60,7 @@ impl LiveMailboxes for SharedMailboxes {
             if !is_here {
                 return Ok(Delivery::Elsewhere);
             }
+            mailboxes.came.set(mailboxes.came.get() + 1);
             if mailboxes.random.borrow_mut().percent(2.0) {
                 return Err(StepError("it is being changed; try again".to_owned()));
             }
@@ -102,6 +107,7 @@ async fn deliver_all(world: World, network: SimNetwork) -> Option<BackupLabel> {
         stable: RefCell::default(),
         open: RefCell::default(),
         twice: Cell::default(),
+        came: Cell::default(),
         random: RefCell::new(world.random("mailboxes")),
     });
     let at = Address::Unix("/run/mail.sock".into());
@@ -123,9 +129,13 @@ async fn deliver_all(world: World, network: SimNetwork) -> Option<BackupLabel> {
         })
     };
     let all: Vec<Vec<u8>> = (0..MESSAGES).map(|number| vec![number; usize::from(number) * 100]).collect();
+    // Of several groups: the first one does not have the database.
+    let other = Address::Unix("/run/other.sock".into());
+    let elsewhere = elsewhere_service(&world, &network, (&other, &mailboxes)).await;
+    let mut delivery = MessageDelivery::new(&world, vec![other, at.clone()]);
     let mut failures = 0;
     for batch in all.chunks(BATCH) {
-        while let Err(reason) = deliver_batch(&world, &network, (&at, batch)).await {
+        while let Err(reason) = deliver_batch(&network, &mut delivery, batch).await {
             assert!(!reason.to_string().contains("no answer of"), "{reason}");
             failures += 1;
             assert!(failures < 50, "it never ends: {reason}");
@@ -133,6 +143,12 @@ async fn deliver_all(world: World, network: SimNetwork) -> Option<BackupLabel> {
         let stable = mailboxes.stable.borrow();
         assert!(batch.iter().all(|message| stable.contains(message)), "kept, and not there");
     }
+    let came = mailboxes.came.get();
+    let few = u32::from(MESSAGES) + failures * BATCH as u32;
+    assert!(came <= few, "{came} messages came, though no more than {few} had to");
+    let nowhere = delivery.deliver_batch(&*network.host("mail"), ("priv9.edb", &all[..1])).await;
+    assert!(!matches!(nowhere, Ok(Some(_))), "nobody has it: {nowhere:?}");
+    elsewhere.stop().await;
     breaker.await;
     // One that is not kept is gone with its connection.
     let mut left = DeliveryConnection::open(&world, &*network.host("mail"), &at).await.expect("it serves");
@@ -150,15 +166,48 @@ async fn deliver_all(world: World, network: SimNetwork) -> Option<BackupLabel> {
 }
 
 async fn deliver_batch(
+    network: &SimNetwork,
+    delivery: &mut MessageDelivery,
+    batch: &[Vec<u8>],
+) -> Result<(), StepError> {
+    let delivered = delivery.deliver_batch(&*network.host("mail"), ("priv1.edb", batch)).await?;
+    assert_eq!(delivered.map(|delivered| delivered.len()), Some(batch.len()), "one result each");
+    Ok(())
+}
+
+/// Databases of other names.
+struct OtherMailboxes(Rc<FakeMailboxes>);
+
+impl LiveMailboxes for OtherMailboxes {
+    fn deliver(&self, _: &str, _: Vec<u8>) -> LocalFuture<Result<Delivery, StepError>> {
+        let mailboxes = Rc::clone(&self.0);
+        Box::pin(async move {
+            mailboxes.pause().await;
+            Ok(Delivery::Elsewhere)
+        })
+    }
+
+    fn keep(&self) -> LocalFuture<StepResult> {
+        panic!("nothing was delivered here");
+    }
+
+    fn undo(&self) -> LocalFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+async fn elsewhere_service(
     world: &World,
     network: &SimNetwork,
-    (at, batch): (&Address, &[Vec<u8>]),
-) -> Result<(), StepError> {
-    let mut connection = DeliveryConnection::open(world, &*network.host("mail"), at).await?;
-    for message in batch {
-        connection.deliver("priv1.edb", message).await?;
-    }
-    connection.keep().await
+    (at, mailboxes): (&Address, &Rc<FakeMailboxes>),
+) -> FreezeService {
+    let listener = network.host("mail").listen(at).await.expect("it listens");
+    let thing = ServedThing {
+        frozen: FakeApplication::sound(world, &Rc::<Journal>::default()),
+        logs: None,
+        mailboxes: Some(Rc::new(OtherMailboxes(Rc::clone(mailboxes)))),
+    };
+    FreezeService::start(world, listener, thing, |_| {})
 }
 
 #[test]
