@@ -134,6 +134,7 @@ mod two_sites_withheld;
 mod units;
 mod unread_lines;
 mod vaults;
+mod vaults_over_tls;
 mod verb_table;
 mod verify;
 mod verify_counts;

@@ -3,15 +3,20 @@
 //! Invariant: the secret is in no argument, no message and no answer.
 
 use report::Refusal;
-use std::{env, rc::Rc};
+use std::{env, path::Path, rc::Rc};
 use tls::ClientTls;
 use vault::store::{S3Credentials, S3Settings, S3Store, VaultStore};
-use world::{Address, World, real::Sockets};
+use world::{
+    Address, World,
+    real::{Sockets, host_files},
+};
 
 /// The scheme of such places.
 const SCHEME: &str = "s3://";
 /// Region if none is said; stores other than Amazon's often ignore it.
 const REGION: &str = "us-east-1";
+/// Bytes of a file of authorities; Debian's has 220 KB.
+const BUNDLE_BYTES_MAX: u64 = 4 << 20;
 
 /// The store at an `s3://` place; `None` if it is no such place.
 ///
@@ -54,12 +59,27 @@ pub fn store_of(world: &World, place: &str) -> Result<Option<Rc<dyn VaultStore>>
     let address = Address::parse(&host, if is_encrypted { 443 } else { 80 });
     let address = address.map_err(|error| wrong(error.to_string()))?;
     let tls = match (&address, is_encrypted) {
-        (Address::Tcp { host, .. }, true) => {
-            Some(ClientTls::trusting_system(host).map_err(|error| wrong(error.to_string()))?)
-        }
+        (Address::Tcp { host, .. }, true) => Some(tls_of(host, said("AWS_CA_BUNDLE"))?),
         _ => None,
     };
     let (bucket, prefix) = (bucket.to_owned(), prefix.trim_matches('/').to_owned());
     let settings = S3Settings { address, host, tls, region, bucket, prefix, credentials };
     Ok(Some(Rc::new(S3Store::new(world, Rc::new(Sockets), settings))))
+}
+
+/// Trusts the authorities of a file, or those of the machine.
+fn tls_of(host: &str, bundle: Option<String>) -> Result<ClientTls, Refusal> {
+    let Some(bundle) = bundle else {
+        return ClientTls::trusting_system(host).map_err(|error| {
+            Refusal::new(
+                format!("{host}: {error}"),
+                "install ca-certificates, or name the authorities in AWS_CA_BUNDLE",
+            )
+        });
+    };
+    let next = "name a file of certificates in PEM, or leave it out to trust the authorities of the machine";
+    let wrong = |why: String| Refusal::new(format!("AWS_CA_BUNDLE={bundle}: {why}"), next);
+    let pem = host_files::read_at_most(Path::new(&bundle), BUNDLE_BYTES_MAX);
+    let pem = pem.map_err(|error| wrong(error.to_string()))?;
+    ClientTls::new(host, &pem, None).map_err(|error| wrong(error.to_string()))
 }

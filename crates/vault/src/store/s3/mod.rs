@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use signature::{SignedParts, encode, hex, query_text};
 use std::{
     cell::{Cell, RefCell},
+    io,
     rc::Rc,
     time::Duration,
 };
@@ -74,6 +75,20 @@ struct S3Request {
     is_for_new: bool,
 }
 
+/// The reason why a request got no answer.
+enum S3Failure {
+    /// It may be sent again.
+    Passing(String),
+    /// The store is not the one that is meant, or nobody vouches for it: nothing was sent.
+    Untrusted(String),
+}
+
+impl S3Failure {
+    fn passing(error: impl ToString) -> Self {
+        Self::Passing(error.to_string())
+    }
+}
+
 struct S3Answer {
     status: StatusCode,
     body: Bytes,
@@ -111,7 +126,8 @@ impl S3Inner {
         loop {
             attempt += 1;
             let sent = with_deadline(self.world.sleep(ATTEMPT_MAX), self.send_once(&request)).await;
-            let sent = sent.unwrap_or_else(|| Err(format!("no answer within {} s", ATTEMPT_MAX.as_secs())));
+            let late = || Err(S3Failure::Passing(format!("no answer within {} s", ATTEMPT_MAX.as_secs())));
+            let sent = sent.unwrap_or_else(late);
             let why = match sent {
                 Ok(answer) if answer.status.is_success() => return Ok(answer),
                 Ok(answer) => {
@@ -128,7 +144,10 @@ impl S3Inner {
                         _ => return Err(IoError::new(IoErrorKind::Other, story)),
                     }
                 }
-                Err(why) => format!("{what}: {why}"),
+                Err(S3Failure::Untrusted(why)) => {
+                    return Err(IoError::new(IoErrorKind::PermissionDenied, format!("{what}: {why}")));
+                }
+                Err(S3Failure::Passing(why)) => format!("{what}: {why}"),
             };
             if attempt >= ATTEMPTS {
                 return Err(IoError::new(IoErrorKind::Disconnected, why));
@@ -138,12 +157,12 @@ impl S3Inner {
         }
     }
 
-    async fn send_once(&self, request: &S3Request) -> Result<S3Answer, String> {
+    async fn send_once(&self, request: &S3Request) -> Result<S3Answer, S3Failure> {
         let mut sender = self.connection().await?;
         let signed = self.signed(request);
-        let response = sender.send_request(signed).await.map_err(|error| error.to_string())?;
+        let response = sender.send_request(signed).await.map_err(S3Failure::passing)?;
         let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let body = response.into_body().collect().await.map_err(S3Failure::passing)?.to_bytes();
         let mut idle = self.idle.borrow_mut();
         if idle.len() < IDLE_MAX && !sender.is_closed() {
             idle.push(sender);
@@ -152,7 +171,7 @@ impl S3Inner {
     }
 
     /// A connection that was used before, or a new one.
-    async fn connection(&self) -> Result<http1::SendRequest<Full<Bytes>>, String> {
+    async fn connection(&self) -> Result<http1::SendRequest<Full<Bytes>>, S3Failure> {
         loop {
             let idle = self.idle.borrow_mut().pop();
             let Some(mut idle) = idle else { break };
@@ -160,18 +179,28 @@ impl S3Inner {
                 return Ok(idle);
             }
         }
-        let mut stream =
-            self.network.connect(&self.settings.address).await.map_err(|error| error.to_string())?;
+        let mut stream = self.network.connect(&self.settings.address).await.map_err(S3Failure::passing)?;
         if let Some(tls) = &self.settings.tls {
-            stream = tls.connect(&self.world, stream).await.map_err(|error| format!("no TLS: {error}"))?;
+            stream = tls.connect(&self.world, stream).await.map_err(|error| self.tls_failure(&error))?;
         }
         let (sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(S3Failure::passing)?;
         self.world.spawn("object store", async move {
             // The request over it knows of its end.
             let _ = connection.await;
         });
         Ok(sender)
+    }
+
+    /// A certificate that is not trusted is so the next time, too.
+    fn tls_failure(&self, error: &io::Error) -> S3Failure {
+        match error.kind() {
+            io::ErrorKind::InvalidData => S3Failure::Untrusted(format!(
+                "the TLS of {} is refused: {error}; the authorities of the machine count, or those in AWS_CA_BUNDLE",
+                self.settings.host
+            )),
+            _ => S3Failure::Passing(format!("no TLS: {error}")),
+        }
     }
 
     fn signed(&self, request: &S3Request) -> Request<Full<Bytes>> {
