@@ -116,6 +116,19 @@ fn a_lost_database_comes_back_up_to_the_minute_beside_others_that_stay_as_they_a
     served.end();
     assert!(records(&bench, ["store-trial", "log-trial"]) == head, "beside");
     assert!(records(&bench, ["store", "log"]) == head, "in place");
+    // Both are lost: one of them alone does not recover beside the other, and both do.
+    lose(&bench, LOST, Loss::Deleted);
+    lose(&bench, "sg1-db1.edb", Loss::Overwritten);
+    let served = Served::begin(&bench);
+    let server = MailServer { bench, served };
+    let alone = server.refused(&in_place);
+    assert!(alone.contains("name all that are lost, each with --database"), "{alone}");
+    let both = [&in_place[..], &["--database", "sg1-db1.edb"]].concat();
+    let restored = server.answer(&both);
+    assert_eq!(restored["databases"], serde_json::json!(["sg1-db1.edb", LOST]), "{restored}");
+    let MailServer { bench, served } = server;
+    served.end();
+    assert!(records(&bench, ["store", "log"]) == head, "both in place");
     // Overwritten, and restored again from the same backup over the log that the recovery wrote on.
     lose(&bench, LOST, Loss::Overwritten);
     let served = Served::begin(&bench);

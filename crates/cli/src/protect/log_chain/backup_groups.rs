@@ -8,7 +8,10 @@ use crate::{
 use ::verify::running::{StorageGroupPlace, VerifyLevel};
 use maildb::InstanceConfig;
 use report::Refusal;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 use world::World;
 
 /// A storage group; volumes are places among those of the backup.
@@ -68,6 +71,11 @@ impl BackupGroup {
     pub fn place_of(&self, name: &str) -> Option<usize> {
         let is_meant = |file: &str| file == name || file.strip_suffix(".edb") == Some(name);
         self.databases.iter().position(|(_, file)| is_meant(file))
+    }
+
+    /// The places of those of some databases that are its own, ascending, each once.
+    pub fn places_of(&self, names: &[String]) -> BTreeSet<usize> {
+        names.iter().filter_map(|name| self.place_of(name)).collect()
     }
 
     /// `priv1.edb and priv2.edb`.

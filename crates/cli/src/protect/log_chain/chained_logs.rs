@@ -45,16 +45,16 @@ pub struct ChainedLogs<'c> {
     pub base: &'c PointsOfBackup,
     /// The volumes of the backup.
     pub points: &'c [BackupPointRow],
-    /// The only database that is brought forward, if one alone comes back.
-    pub database: Option<&'c str>,
+    /// The only databases that are brought forward, if not all come back; otherwise none.
+    pub databases: &'c [String],
 }
 
 /// Proven chains of the storage groups of a backup.
 pub struct LogPlan {
     pub(super) groups: Vec<(BackupGroup, JoinSummary)>,
     pub(super) later: BTreeMap<usize, LaterLogs>,
-    /// The only database that comes back.
-    database: Option<String>,
+    /// The only databases that come back, as they were named; none if all do.
+    databases: Vec<String>,
     /// Reasons why databases, or all of them, are not brought forward.
     pub problems: Vec<String>,
 }
@@ -118,8 +118,8 @@ impl ChainedLogs<'_> {
             Ok((groups, problems)) if !groups.is_empty() || !wish.is_said => {
                 return match deleted {
                     Ok(()) => {
-                        let database = self.database.map(str::to_owned);
-                        Ok(LogPlan { groups, later, database, problems })
+                        let databases = self.databases.to_vec();
+                        Ok(LogPlan { groups, later, databases, problems })
                     }
                     Err(refusal) => Err(end_all(later, self.server).await.err().unwrap_or(refusal)),
                 };
@@ -139,32 +139,46 @@ impl ChainedLogs<'_> {
         Err(refused)
     }
 
-    /// All groups, or the one of the only database that comes back.
+    /// All groups, or those of the only databases that come back.
     fn wanted_groups(
         &self,
         groups: Vec<BackupGroup>,
         problems: &[String],
     ) -> Result<Vec<BackupGroup>, Refusal> {
-        let Some(database) = self.database else { return Ok(groups) };
-        let names: Vec<String> = groups.iter().map(BackupGroup::names).collect();
-        let having: Vec<BackupGroup> =
-            groups.into_iter().filter(|group| group.place_of(database).is_some()).collect();
-        let backup = &self.base.name;
-        match having.len() {
-            1 => Ok(having),
-            0 if problems.is_empty() => Err(Refusal::new(
-                format!("{backup} has no database {database}"),
-                format!("it has {}", names.join(" and ")),
-            )),
-            0 => Err(Refusal::new(
-                format!("{backup} has no database {database} that can be read: {}", problems.join("; ")),
-                "choose another backup",
-            )),
-            count => Err(Refusal::new(
-                format!("{count} storage groups of {backup} have a database {database}"),
-                "restore the whole set, or beside it with ⟨as⟩ NAME",
-            )),
+        if self.databases.is_empty() {
+            return Ok(groups);
         }
+        let has = |group: &BackupGroup, database: &String| group.place_of(database).is_some();
+        let backup = &self.base.name;
+        for database in self.databases {
+            let names: Vec<String> = groups.iter().map(BackupGroup::names).collect();
+            match groups.iter().filter(|group| has(group, database)).count() {
+                1 => {}
+                0 if problems.is_empty() => {
+                    return Err(Refusal::new(
+                        format!("{backup} has no database {database}"),
+                        format!("it has {}", names.join(" and ")),
+                    ));
+                }
+                0 => {
+                    return Err(Refusal::new(
+                        format!(
+                            "{backup} has no database {database} that can be read: {}",
+                            problems.join("; ")
+                        ),
+                        "choose another backup",
+                    ));
+                }
+                count => {
+                    return Err(Refusal::new(
+                        format!("{count} storage groups of {backup} have a database {database}"),
+                        "restore the whole set, or beside it with ⟨as⟩ NAME",
+                    ));
+                }
+            }
+        }
+        let is_wanted = |group: &BackupGroup| self.databases.iter().any(|database| has(group, database));
+        Ok(groups.into_iter().filter(is_wanted).collect())
     }
 
     pub(super) async fn prove_one(
@@ -279,16 +293,18 @@ impl LogPlan {
     }
 
     pub fn rows(&self) -> Vec<BroughtForwardRow> {
-        let wanted = self.database.as_deref();
-        self.groups.iter().map(|(group, summary)| BroughtForwardRow::of(group, summary, wanted)).collect()
+        let row = |(group, summary): &(BackupGroup, JoinSummary)| {
+            BroughtForwardRow::of(group, summary, &self.databases)
+        };
+        self.groups.iter().map(row).collect()
     }
 
-    /// The name of the file of the only database that comes back.
-    pub fn database_file(&self) -> Option<&str> {
-        let database = self.database.as_deref()?;
-        let of_group = |group: &'_ BackupGroup| group.place_of(database);
-        let (group, _) = self.groups.iter().find(|(group, _)| of_group(group).is_some())?;
-        Some(&group.databases[group.place_of(database)?].1)
+    /// The names of the files of the only databases that come back.
+    pub fn database_files(&self) -> Vec<String> {
+        let files = self.groups.iter().flat_map(|(group, _)| {
+            group.places_of(&self.databases).into_iter().map(|place| group.databases[place].1.clone())
+        });
+        files.collect()
     }
 
     /// Deletes what was opened on the server.
@@ -310,11 +326,10 @@ async fn end_all(later: BTreeMap<usize, LaterLogs>, server: &ServerConnection) -
 }
 
 impl BroughtForwardRow {
-    fn of(group: &BackupGroup, summary: &JoinSummary, database: Option<&str>) -> Self {
-        let of_group = |name: &str| {
-            database
-                .and_then(|wanted| group.place_of(wanted))
-                .is_none_or(|place| group.databases[place].1 == name)
+    fn of(group: &BackupGroup, summary: &JoinSummary, wanted: &[String]) -> Self {
+        let places = match wanted.is_empty() {
+            true => (0..group.databases.len()).collect(),
+            false => group.places_of(wanted),
         };
         let hexadecimal = |generation: u32| format!("{generation:X}");
         let parts = summary.parts.iter().map(|part| JoinedPartRow {
@@ -323,12 +338,7 @@ impl BroughtForwardRow {
             last: hexadecimal(part.last),
         });
         Self {
-            databases: group
-                .databases
-                .iter()
-                .map(|(_, name)| name.clone())
-                .filter(|name| of_group(name))
-                .collect(),
+            databases: places.into_iter().map(|place| group.databases[place].1.clone()).collect(),
             time: summary.time.to_string(),
             generation: hexadecimal(summary.end.generation),
             commits: summary.commits,

@@ -1,4 +1,4 @@
-//! One database of a backup put back among the others, which stay as they are, with the log that brings it up to the minute.
+//! Single databases of a backup put back among the others, which stay as they are, with the log that brings them up to the minute.
 //!
 //! Invariants:
 //!
@@ -26,7 +26,7 @@ use world::Directory;
 type Folders = BTreeMap<usize, Rc<dyn Directory>>;
 
 impl ChainedLogs<'_> {
-    /// Puts the only database that comes back into clones of the live volumes of its group, and recovers the group. `volumes` has
+    /// Puts the only databases that come back into clones of the live volumes of their groups, and recovers these. `volumes` has
     /// their paths, by their points.
     ///
     /// # Errors
@@ -70,10 +70,9 @@ impl ChainedLogs<'_> {
                 *summary = joined.summary().clone();
                 self.console.say_progress(&format!("{} transactions behind the backup", summary.commits));
                 joined.complete(&live).await.map_err(|error| refusal(group, &error))?;
-                self.put_one_back(group, &from, &into).await?;
+                self.put_into(group, &from, &into).await?;
                 Box::pin(self.recover(group, &into)).await.map_err(|refusal| {
-                    let remedy =
-                        "leave out ⟨database⟩ if others are lost as well: the whole set can be restored";
+                    let remedy = "name all that are lost, each with ⟨database⟩; or leave it out: the whole set can be restored";
                     Refusal::new(refusal.problem().to_owned(), remedy)
                 })?;
             }
@@ -87,21 +86,23 @@ impl ChainedLogs<'_> {
         put.and(deleted)
     }
 
-    async fn put_one_back(&self, group: &BackupGroup, from: &Folders, into: &Folders) -> Result<(), Refusal> {
-        let database = self.database.and_then(|name| group.place_of(name));
-        let index = database.expect("the group was chosen for it");
-        let (volume, file_name) = &group.databases[index];
-        let place = |folders: &Folders| DatabasePlace {
-            log: Rc::clone(&folders[&group.log]),
-            database: DatabaseLocation {
-                directory: Rc::clone(&folders[volume]),
-                file_name: file_name.clone(),
-            },
-            index,
-        };
-        put_back(&group.config.base_name, &place(from), &place(into)).await.map_err(|error| {
-            let remedy = "leave out ⟨database⟩: the whole set can be restored";
-            Refusal::new(format!("{file_name} cannot be put back: {error}"), remedy)
-        })
+    /// Puts the databases that come back into a group. Each takes its checkpoint along, and the log is replayed from the earliest.
+    async fn put_into(&self, group: &BackupGroup, from: &Folders, into: &Folders) -> Result<(), Refusal> {
+        for index in group.places_of(self.databases) {
+            let (volume, file_name) = &group.databases[index];
+            let place = |folders: &Folders| DatabasePlace {
+                log: Rc::clone(&folders[&group.log]),
+                database: DatabaseLocation {
+                    directory: Rc::clone(&folders[volume]),
+                    file_name: file_name.clone(),
+                },
+                index,
+            };
+            put_back(&group.config.base_name, &place(from), &place(into)).await.map_err(|error| {
+                let remedy = "leave out ⟨database⟩: the whole set can be restored";
+                Refusal::new(format!("{file_name} cannot be put back: {error}"), remedy)
+            })?;
+        }
+        Ok(())
     }
 }

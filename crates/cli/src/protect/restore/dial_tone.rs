@@ -8,6 +8,7 @@
 use super::{
     super::log_chain::{BackupGroup, ChainedLogs, temporary_clone_name},
     group_places::GroupPlaces,
+    hooks::{HostHooks, PlaceArguments},
     lasting_name::PlaceChange,
     live_databases::with_live,
     points_to_restore,
@@ -34,7 +35,9 @@ use world::World;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle protect dial-tone mail                  asks for the name of the set
+  spindle protect dial-tone mail --dry-run        which databases and volumes, and who uses them
   spindle protect dial-tone mail --yes mail
+  spindle protect dial-tone mail --yes mail --hooks site.toml       with the set's hooks, on the mail host
   spindle protect dial-tone mail 17 --yes mail    with the names and tables of backup 17
 
 The databases of Spindle's own format are gone or damaged, and mail must be sent and received now: empty databases of the same \
@@ -54,6 +57,9 @@ pub struct DialToneArguments {
     #[arg(value_name = "BACKUP")]
     pub backup: Option<String>,
 
+    #[command(flatten)]
+    pub work: PlaceArguments,
+
     /// Name of the set, in place of the question on the terminal
     #[arg(long, value_name = "SET")]
     pub yes: Option<String>,
@@ -65,6 +71,8 @@ struct DialToneAnswer<'a> {
     set: &'a str,
     /// The backup that said which databases there were.
     backup: &'a str,
+    /// *emptied*, or *looked at* by a dry run.
+    done: &'static str,
     databases: Vec<&'a str>,
     volumes: Vec<RestoredRow>,
     /// Commands that bring back what was.
@@ -82,28 +90,42 @@ pub async fn run(
     let known = &SetPoints::ask(server, &arguments.set).await?;
     let base = known.full_of(known.meant(arguments.backup.as_deref())?)?;
     let points = &points_to_restore(known, base)?;
-    let chained = ChainedLogs { world, server, place, console, known, base, points, database: None };
+    let chained = ChainedLogs { world, server, place, console, known, base, points, databases: &[] };
     let change = PlaceChange::dial_tone(&base.name);
     let replacements = Replacements { server, change: &change, points };
-    let GroupPlaces { left, groups, volumes } = GroupPlaces::look(&chained, &replacements).await?;
-    let is_decided = !left.decided.is_empty();
+    let places = GroupPlaces::look(&chained, &replacements).await?;
+    let (work, is_decided) = (&arguments.work, !places.left.decided.is_empty());
+    if !work.dry_run && work.hooks.is_none() {
+        places.refuse_used()?;
+    }
     if !is_decided {
         let remedy = "if its databases are good, let the other site take over; or end the group first, which keeps its volumes: \
                       'spindle dr remove'";
-        refuse_in_dr_group(server, &volumes, remedy).await?;
-        Box::pin(refuse_second(&chained, &volumes)).await?;
+        refuse_in_dr_group(server, &places.volumes, remedy).await?;
+        Box::pin(refuse_second(&chained, &places.volumes)).await?;
     }
-    confirm(arguments, &volumes, console)?;
-    let done = match is_decided {
-        true => replacements.take_places(&left.decided, &volumes, console).await,
-        false => {
-            replacements.give_up(&left.undecided).await;
-            Box::pin(stand_in(&chained, (&replacements, &groups), &volumes)).await
+    if work.dry_run {
+        let rows = places.taken().map(RestoredVolume::row).collect();
+        tell_outlook(arguments, (base, places.databases()), (is_decided, rows), console)?;
+        return console.finish(ExitStatus::Pass);
+    }
+    confirm(arguments, &places.volumes, console)?;
+    let named = (arguments.set.as_str(), base.name.as_str());
+    let done = HostHooks::around(work.hooks.as_deref(), named, console, async || {
+        // As they are once the hook has disconnected this host.
+        let volumes = places.unused_volumes(&chained).await?;
+        match is_decided {
+            true => replacements.take_places(&places.left.decided, &volumes, console).await,
+            false => {
+                replacements.give_up(&places.left.undecided).await;
+                Box::pin(stand_in(&chained, (&replacements, &places.groups), &volumes)).await
+            }
         }
-    };
+    });
+    let done = Box::pin(done).await;
     let rows = noted(&chained, (&arguments.set, "dial tone: empty databases"), done).await?;
     let rows = rows.into_iter().filter(|row| row.made.is_some()).collect();
-    tell(arguments, (base, &groups), rows, console)?;
+    tell(arguments, (base, places.databases()), rows, console)?;
     console.finish(ExitStatus::Pass)
 }
 
@@ -194,14 +216,40 @@ pub(super) async fn noted(
     done.map_err(|early| early.refusal)
 }
 
+/// Says what a dial tone would do.
+fn tell_outlook(
+    arguments: &DialToneArguments,
+    (base, databases): (&PointsOfBackup, Vec<&str>),
+    (is_decided, volumes): (bool, Vec<RestoredRow>),
+    console: &Console,
+) -> Result<(), Refusal> {
+    let set = arguments.set.as_str();
+    if is_decided {
+        console.say("a dial tone ended early: it would be completed, with the empty databases that it made");
+    }
+    console.say(&format!("{set}: {} would be empty; nothing was changed", databases.join(" and ")));
+    for row in &volumes {
+        let used = if row.used_by.is_empty() { "" } else { "; used by " };
+        console.say(&format!(
+            "  {} gets a clone of {}{used}{}",
+            row.volume,
+            row.snapshot,
+            row.used_by.join(", ")
+        ));
+    }
+    if console.is_for_programs() {
+        let (backup, undo) = (base.name.as_str(), Vec::new());
+        console.json_of(&DialToneAnswer { set, backup, done: "looked at", databases, volumes, undo })?;
+    }
+    Ok(())
+}
+
 fn tell(
     arguments: &DialToneArguments,
-    (base, groups): (&PointsOfBackup, &[BackupGroup]),
+    (base, databases): (&PointsOfBackup, Vec<&str>),
     volumes: Vec<RestoredRow>,
     console: &Console,
 ) -> Result<(), Refusal> {
-    let databases: Vec<&str> =
-        groups.iter().flat_map(|group| &group.databases).map(|(_, name)| name.as_str()).collect();
     console.say(&format!("{}: {} are empty, and can be used", arguments.set, databases.join(" and ")));
     let left: Vec<&str> = volumes.iter().filter_map(|row| row.made.as_deref()).collect();
     for row in &volumes {
@@ -219,7 +267,7 @@ fn tell(
     ));
     if console.is_for_programs() {
         let (set, backup) = (arguments.set.as_str(), base.name.as_str());
-        console.json_of(&DialToneAnswer { set, backup, databases, volumes, undo })?;
+        console.json_of(&DialToneAnswer { set, backup, done: "emptied", databases, volumes, undo })?;
     }
     Ok(())
 }

@@ -22,15 +22,48 @@ impl GroupPlaces {
     ///
     /// # Errors
     ///
-    /// Another change has not ended, the backup does not say which groups there are, or a host uses one of their volumes.
+    /// Another change has not ended, or the backup does not say which groups there are.
     pub async fn look(chained: &ChainedLogs<'_>, replacements: &Replacements<'_>) -> Result<Self, Refusal> {
         let left = replacements.left().await?;
         let groups = Box::pin(chained.groups()).await?;
-        let of_groups: BTreeSet<usize> = groups.iter().flat_map(BackupGroup::volumes).collect();
-        let volumes = only(look_at_all(chained.server, chained.points).await?, Some(&of_groups));
-        refuse_used(&volumes)?;
+        let volumes = volumes_of(chained, &groups).await?;
         Ok(Self { left, groups, volumes })
     }
+
+    /// The volumes as they are once hosts have let go of them.
+    ///
+    /// # Errors
+    ///
+    /// A host uses one of them.
+    pub async fn unused_volumes(&self, chained: &ChainedLogs<'_>) -> Result<Vec<RestoredVolume>, Refusal> {
+        let volumes = volumes_of(chained, &self.groups).await?;
+        refuse_used(&volumes)?;
+        Ok(volumes)
+    }
+
+    /// Refuses volumes that a host uses.
+    pub fn refuse_used(&self) -> Result<(), Refusal> {
+        refuse_used(&self.volumes)
+    }
+
+    /// Those whose places other databases take.
+    pub fn taken(&self) -> impl Iterator<Item = &RestoredVolume> {
+        self.volumes.iter().filter(|volume| !volume.is_done)
+    }
+
+    /// Files of the groups' databases.
+    pub fn databases(&self) -> Vec<&str> {
+        self.groups.iter().flat_map(|group| &group.databases).map(|(_, name)| name.as_str()).collect()
+    }
+}
+
+/// Of all points; those of no group count as done.
+async fn volumes_of(
+    chained: &ChainedLogs<'_>,
+    groups: &[BackupGroup],
+) -> Result<Vec<RestoredVolume>, Refusal> {
+    let of_groups: BTreeSet<usize> = groups.iter().flat_map(BackupGroup::volumes).collect();
+    Ok(only(look_at_all(chained.server, chained.points).await?, Some(&of_groups)))
 }
 
 fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
@@ -38,7 +71,7 @@ fn refuse_used(volumes: &[RestoredVolume]) -> Result<(), Refusal> {
         None => Ok(()),
         Some(used) => Err(Refusal::new(
             format!("{} is used by {}: nothing was changed", used.path(), used.users.join(", ")),
-            "end the mail server, unmount and log out",
+            "end the mail server, unmount and log out; ⟨hooks⟩ does it by the set's programs",
         )),
     }
 }

@@ -3,12 +3,17 @@
 //! The second runs once, also if the restore was refused or the first one failed; but not over volumes of which only some were
 //! taken back.
 
+use super::volumes::EarlyEnd;
 use crate::console::Console;
+use clap::Args;
 use control::sets::{RestoreHooks, wanted_sets};
 use plan::site::{Site, SiteIndex};
 use protect::backup::hooks::HookCommand;
 use report::Refusal;
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use world::{
     program::{ProgramCall, ProgramEnd, ProgramResult, Programs},
     real::{RealPrograms, host_files},
@@ -16,6 +21,19 @@ use world::{
 
 /// Time between SIGTERM and SIGKILL for a hook that does not end.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Options of verbs that put other databases into the places of a set's.
+#[derive(Clone, Debug, Args)]
+pub struct PlaceArguments {
+    /// Show what would be done, and who uses the volumes
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Run the hooks that this site file has under [protect.restore], on this host: before, to end the mail server and
+    /// disconnect, and after, to connect and start it
+    #[arg(long, value_name = "SITE.TOML")]
+    pub hooks: Option<PathBuf>,
+}
 
 /// The hooks of one restore.
 pub struct HostHooks<'h> {
@@ -31,7 +49,7 @@ impl<'h> HostHooks<'h> {
     /// # Errors
     ///
     /// The file cannot be read, or has no hooks for it.
-    pub fn of_site(
+    fn of_site(
         site: &Path,
         (set, backup): (&'h str, &'h str),
         console: &'h Console,
@@ -48,17 +66,43 @@ impl<'h> HostHooks<'h> {
         Ok(Self { set, backup, hooks, console })
     }
 
+    /// Does the work of a restore between the hooks of a site file, if one is named. The second hook runs also if the first or the
+    /// work failed, but not over a restore that is half done.
+    ///
+    /// # Errors
+    ///
+    /// The first hook failed, or the work did.
+    pub async fn around<T>(
+        site: Option<&Path>,
+        named: (&'h str, &'h str),
+        console: &'h Console,
+        work: impl AsyncFnOnce() -> Result<T, EarlyEnd>,
+    ) -> Result<T, EarlyEnd> {
+        let hooks = site.map(|site| Self::of_site(site, named, console)).transpose()?;
+        let Some(hooks) = hooks else { return Box::pin(work()).await };
+        let done = async {
+            hooks.before().await?;
+            Box::pin(work()).await
+        };
+        let done = done.await;
+        match done.as_ref().is_err_and(|early| early.has_changed) {
+            false => hooks.after().await,
+            true => console.warn("the hook after was not run: the restore is half done"),
+        }
+        done
+    }
+
     /// Runs the hook before the restore.
     ///
     /// # Errors
     ///
     /// It failed: nothing may be restored.
-    pub async fn before(&self) -> Result<(), Refusal> {
+    async fn before(&self) -> Result<(), Refusal> {
         self.run("restore-before", self.hooks.before.as_ref()).await
     }
 
     /// Runs the hook after the restore. A failure is said: the restore stands.
-    pub async fn after(&self) {
+    async fn after(&self) {
         if let Err(refusal) = self.run("restore-after", self.hooks.after.as_ref()).await {
             self.console.warn(&format!("{refusal}: connect, mount and start by hand"));
         }

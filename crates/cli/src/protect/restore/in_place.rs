@@ -27,7 +27,7 @@ impl SetRestore<'_> {
         logs: &LogOutcome,
     ) -> Result<(), Refusal> {
         // A restore of one database that is completed asks for no log any more.
-        let is_put_back = self.arguments.database.is_some() && !logs.rows.is_empty();
+        let is_put_back = !self.arguments.databases.is_empty() && !logs.rows.is_empty();
         if !logs.goes_further() && !is_put_back {
             return Ok(());
         }
@@ -56,12 +56,7 @@ impl SetRestore<'_> {
     ) -> Result<Vec<RestoredRow>, EarlyEnd> {
         let Self { server, arguments, backup, console, .. } = self;
         let named = (arguments.set.as_str(), backup.name.as_str());
-        let hooks =
-            arguments.hooks.as_ref().map(|site| HostHooks::of_site(site, named, console)).transpose()?;
-        let restoring = async {
-            if let Some(hooks) = &hooks {
-                hooks.before().await?;
-            }
+        HostHooks::around(arguments.hooks.as_deref(), named, console, async || {
             // As they are once the hook has disconnected this host.
             let volumes = only(look_at_all(server, points).await?, of_group);
             refuse_users(&volumes, arguments.force)?;
@@ -70,23 +65,15 @@ impl SetRestore<'_> {
                     console.say_progress("completing a restore that ended early");
                     self.replacements(points).take_places(&left.decided, &volumes, console).await
                 }
-                Some(wish) if logs.goes_further() || arguments.database.is_some() => {
+                Some(wish) if logs.goes_further() || !arguments.databases.is_empty() => {
                     // Their names are those of the next ones.
                     self.replacements(points).give_up(&left.undecided).await;
                     Box::pin(self.replace(points, &volumes, wish, logs)).await
                 }
                 _ => roll_back_all(server, &volumes, console).await,
             }
-        };
-        let restored = restoring.await;
-        let is_half_done = restored.as_ref().is_err_and(|early| early.has_changed);
-        if let Some(hooks) = hooks {
-            match is_half_done {
-                false => hooks.after().await,
-                true => console.warn("the hook after was not run: the restore is half done"),
-            }
-        }
-        restored
+        })
+        .await
     }
 
     /// Brings databases forward on clones, and lets these take the places of the volumes.
@@ -126,7 +113,7 @@ impl SetRestore<'_> {
     ) -> Result<Vec<Replacement>, Refusal> {
         let of_groups = plan.volumes();
         let changes = |&index: &usize| !volumes[index].is_done || of_groups.contains(&index);
-        let is_one = self.arguments.database.is_some();
+        let is_one = !self.arguments.databases.is_empty();
         let source = |index: usize| match is_one {
             true => (index, CloneSource { volume_id: volumes[index].volume.id.clone(), snapshot: None }),
             false => (index, CloneSource::of_point(&volumes[index].point)),

@@ -1,6 +1,7 @@
 //! Lasting names of clones that are to take the places of volumes: they say what put them there.
 
 use crate::protect::temporary_clones::first_bytes;
+use world::crc32c::crc32c;
 
 /// Bytes of the volume and of the label in a lasting name: a name has 128 at most.
 const VOLUME_BYTES_MAX: usize = 40;
@@ -8,13 +9,15 @@ const LABEL_BYTES_MAX: usize = 64;
 /// Bytes of a database's name in a label, and of the end of a backup's, which has the time and the number.
 const DATABASE_BYTES_MAX: usize = 24;
 const BACKUP_END_BYTES_MAX: usize = 36;
+/// Bytes of the sum that stands for what is left out of many names, with the hyphen before it.
+const SUM_BYTES: usize = 9;
 
 /// A change of what is in the places of a set's volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeKind {
     /// All volumes go back.
     Restore,
-    /// One database goes back.
+    /// Some databases go back.
     Database,
     /// Empty databases stand in.
     DialTone,
@@ -49,12 +52,22 @@ impl PlaceChange {
         Self { kind: ChangeKind::Restore, label: first_bytes(backup, LABEL_BYTES_MAX).to_owned() }
     }
 
-    /// One database goes back to a backup.
-    pub fn database(database: &str, backup: &str) -> Self {
+    /// Some databases go back to a backup, in whatever order they are named.
+    pub fn databases(databases: &[String], backup: &str) -> Self {
         let from = backup.len().saturating_sub(BACKUP_END_BYTES_MAX);
         let from = (from..=backup.len()).find(|&at| backup.is_char_boundary(at)).unwrap_or_default();
-        let label = format!("{}-of-{}", first_bytes(database, DATABASE_BYTES_MAX), &backup[from..]);
-        Self { kind: ChangeKind::Database, label }
+        let mut names = databases.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        let all = names.join("-and-");
+        let named = match all.len() <= DATABASE_BYTES_MAX || names.len() == 1 {
+            true => first_bytes(&all, DATABASE_BYTES_MAX).to_owned(),
+            false => {
+                let sum = crc32c(&[all.as_bytes()]);
+                format!("{}-{sum:08x}", first_bytes(&all, DATABASE_BYTES_MAX - SUM_BYTES))
+            }
+        };
+        Self { kind: ChangeKind::Database, label: format!("{named}-of-{}", &backup[from..]) }
     }
 
     /// Empty databases, made by a backup, stand in.
@@ -130,6 +143,11 @@ mod tests {
         }
     }
 
+    fn databases(names: &[&str], backup: &str) -> PlaceChange {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        PlaceChange::databases(&names, backup)
+    }
+
     #[test]
     fn each_change_has_a_name_of_its_own_that_is_not_too_long() {
         let backup = "mail-2026-11-28-1830-17";
@@ -137,17 +155,23 @@ mod tests {
             PlaceChange::restore(backup),
             PlaceChange::dial_tone(backup),
             PlaceChange::merge(backup),
-            PlaceChange::database("sg1-db1.edb", backup),
-            PlaceChange::database("sg1-db2.edb", backup),
-            PlaceChange::database("sg1-db1.edb", "mail-2026-11-28-1830-18"),
+            databases(&["sg1-db1.edb"], backup),
+            databases(&["sg1-db2.edb"], backup),
+            databases(&["sg1-db1.edb"], "mail-2026-11-28-1830-18"),
+            databases(&["sg1-db1", "sg1-db2"], backup),
+            databases(&["sg1-db1", "sg1-db2", "sg1-db3"], backup),
+            databases(&["sg1-db1", "sg1-db2", "sg1-db3", "sg1-db4"], backup),
         ];
+        assert_eq!(databases(&["sg1-db2", "sg1-db1", "sg1-db2"], backup), changes[6], "in any order");
         for (index, change) in changes.iter().enumerate() {
             let text = LastingName { change: change.clone(), place: 1, of: 2 }.text("store");
             assert_eq!(LastingName::of(&text, "store").unwrap().change, *change);
             assert!(changes[..index].iter().all(|other| other != change), "{text}");
         }
         let long = "ö".repeat(100);
-        for change in [PlaceChange::restore(&long), PlaceChange::database(&long, &long)] {
+        for change in
+            [PlaceChange::restore(&long), databases(&[&long], &long), databases(&[&long, "b"], &long)]
+        {
             let text = LastingName { change, place: 128, of: 128 }.text(&"ä".repeat(100));
             assert!(text.len() <= 128, "{text}");
         }

@@ -10,6 +10,7 @@ use super::{
     super::log_chain::{BackupGroup, ChainedLogs, MergedDatabase, temporary_clone_name},
     dial_tone::noted,
     group_places::GroupPlaces,
+    hooks::{HostHooks, PlaceArguments},
     lasting_name::PlaceChange,
     live_databases::with_live,
     points_to_restore,
@@ -34,7 +35,9 @@ use world::World;
 #[command(after_help = "Examples:
   spindle protect restore mail 17 --as old --logs log~1    the lost databases, beside the dial tone
   spindle protect merge mail --from old                    asks for the name of the set
+  spindle protect merge mail --from old --dry-run          which databases and volumes, and who uses them
   spindle protect merge mail --from old --yes mail
+  spindle protect merge mail --from old --yes mail --hooks site.toml    with the set's hooks, on the mail host
 
 After 'spindle protect dial-tone', and once the lost databases were restored beside it: what came in meanwhile is added to clones \
 of the restored databases, which take the places of the volumes. Neither of the two is written: the dial tone stays as VOLUME~N, \
@@ -56,6 +59,9 @@ pub struct MergeArguments {
     #[arg(long, value_name = "NAME")]
     pub from: String,
 
+    #[command(flatten)]
+    pub work: PlaceArguments,
+
     /// Name of the set, in place of the question on the terminal
     #[arg(long, value_name = "SET")]
     pub yes: Option<String>,
@@ -66,6 +72,8 @@ pub struct MergeArguments {
 struct MergeAnswer<'a> {
     set: &'a str,
     from: &'a str,
+    /// *joined*, or *looked at* by a dry run.
+    done: &'static str,
     /// Empty if one that ended early was completed: it has said them.
     databases: Vec<MergedRow>,
     volumes: Vec<RestoredRow>,
@@ -94,25 +102,39 @@ pub async fn run(
     let known = &SetPoints::ask(server, &arguments.set).await?;
     let base = known.full_of(known.meant(arguments.backup.as_deref())?)?;
     let points = &points_to_restore(known, base)?;
-    let chained = ChainedLogs { world, server, place, console, known, base, points, database: None };
+    let chained = ChainedLogs { world, server, place, console, known, base, points, databases: &[] };
     let change = PlaceChange::merge(&arguments.from);
     let replacements = Replacements { server, change: &change, points };
-    let GroupPlaces { left, groups, volumes } = GroupPlaces::look(&chained, &replacements).await?;
-    let is_decided = !left.decided.is_empty();
+    let places = GroupPlaces::look(&chained, &replacements).await?;
+    let (work, is_decided) = (&arguments.work, !places.left.decided.is_empty());
+    if !work.dry_run && work.hooks.is_none() {
+        places.refuse_used()?;
+    }
     if !is_decided {
         let remedy = "end the group first, which keeps its volumes: 'spindle dr remove'";
-        refuse_in_dr_group(server, &volumes, remedy).await?;
+        refuse_in_dr_group(server, &places.volumes, remedy).await?;
+        // Before the mail server is ended for it.
+        restored_beside(server, &places.volumes, &arguments.from).await?;
     }
-    confirm(arguments, &volumes, console)?;
+    if work.dry_run {
+        return tell_outlook(arguments, &places, is_decided, console);
+    }
+    confirm(arguments, &places.volumes, console)?;
     let mut databases = Vec::new();
-    let done = match is_decided {
-        true => replacements.take_places(&left.decided, &volumes, console).await,
-        false => {
-            replacements.give_up(&left.undecided).await;
-            let work = (&replacements, &groups[..]);
-            Box::pin(join(&chained, work, (&volumes, &arguments.from), &mut databases)).await
+    let named = (arguments.set.as_str(), base.name.as_str());
+    let done = HostHooks::around(work.hooks.as_deref(), named, console, async || {
+        // As they are once the hook has disconnected this host.
+        let volumes = places.unused_volumes(&chained).await?;
+        match is_decided {
+            true => replacements.take_places(&places.left.decided, &volumes, console).await,
+            false => {
+                replacements.give_up(&places.left.undecided).await;
+                let work = (&replacements, &places.groups[..]);
+                Box::pin(join(&chained, work, (&volumes, &arguments.from), &mut databases)).await
+            }
         }
-    };
+    });
+    let done = Box::pin(done).await;
     let what = format!("dial tone joined with {}", arguments.from);
     let rows = noted(&chained, (&arguments.set, &what), done).await?;
     tell(arguments, databases, rows, console)
@@ -180,6 +202,34 @@ fn confirm(arguments: &MergeArguments, volumes: &[RestoredVolume], console: &Con
     confirmation.ask(console, arguments.yes.as_deref())
 }
 
+/// Says what a merge would do.
+fn tell_outlook(
+    arguments: &MergeArguments,
+    places: &GroupPlaces,
+    is_decided: bool,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    let (set, from) = (arguments.set.as_str(), arguments.from.as_str());
+    if is_decided {
+        console.say("a merge ended early: it would be completed, with the databases that it joined");
+    }
+    let databases = places.databases();
+    console.say(&format!("{set}: {} would get what came in; nothing was changed", databases.join(" and ")));
+    let volumes: Vec<RestoredRow> = places.taken().map(RestoredVolume::row).collect();
+    for row in &volumes {
+        let used = if row.used_by.is_empty() { "" } else { "; used by " };
+        console.say(&format!(
+            "  {0} gets a clone of {0}-{from}{used}{1}",
+            row.volume,
+            row.used_by.join(", ")
+        ));
+    }
+    if console.is_for_programs() {
+        console.json_of(&MergeAnswer { set, from, done: "looked at", databases: Vec::new(), volumes })?;
+    }
+    console.finish(ExitStatus::Pass)
+}
+
 fn tell(
     arguments: &MergeArguments,
     databases: Vec<MergedDatabase>,
@@ -218,7 +268,7 @@ fn tell(
     if console.is_for_programs() {
         let databases = databases.into_iter().map(row).collect();
         let (set, from) = (arguments.set.as_str(), arguments.from.as_str());
-        console.json_of(&MergeAnswer { set, from, databases, volumes })?;
+        console.json_of(&MergeAnswer { set, from, done: "joined", databases, volumes })?;
     }
     console.finish(if has_conflicts { ExitStatus::Fail } else { ExitStatus::Pass })
 }

@@ -53,6 +53,7 @@ use world::World;
   spindle protect restore mail 17 --yes mail --hooks site.toml      with the set's hooks, on the mail host
   spindle protect restore mail 17 --as trial      clones mail/store-trial, logs/log-trial beside the live volumes
   spindle protect restore mail 17 --database priv1 --yes mail       one database, up to the minute; the others stay as they are
+  spindle protect restore mail 17 --database priv1 --database priv3 --yes mail     several of them
   spindle protect restore mail 17 --as trial --to-time 2026-11-29T10:00:00Z     as it was before that
 
 End the mail server, unmount and log out first: it is refused while a host is connected. All volumes of the set go back to \
@@ -77,9 +78,10 @@ pub struct RestoreArguments {
     pub beside: Option<String>,
 
     /// Only this database of Spindle's own format, such as priv1: the others and the log keep what they have now. The log of its
-    /// storage group brings it up to the minute; with --as the clones are of the live volumes, with it in them
-    #[arg(long, value_name = "NAME")]
-    pub database: Option<String>,
+    /// storage group brings it up to the minute; with --as the clones are of the live volumes, with it in them. Can be given
+    /// several times
+    #[arg(long = "database", value_name = "NAME")]
+    pub databases: Vec<String>,
 
     #[command(flatten)]
     pub logs: LogArguments,
@@ -110,6 +112,9 @@ struct RestoreAnswer<'a> {
     /// The file of the only database that was restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<&'a str>,
+    /// The files, if several were named.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    databases: &'a [String],
     done: &'static str,
     volumes: Vec<RestoredRow>,
     /// Storage groups that logs bring further than the backup.
@@ -150,12 +155,12 @@ pub async fn run(
     let wish = wish_for(arguments, backup)?;
     let base = if wish.is_some() { known.full_of(backup)? } else { backup };
     let points = &points_to_restore(known, base)?;
-    let database = arguments.database.as_deref();
-    let change = match database {
-        Some(database) => PlaceChange::database(database, &backup.name),
-        None => PlaceChange::restore(&backup.name),
+    let databases = &arguments.databases[..];
+    let change = match databases.is_empty() {
+        false => PlaceChange::databases(databases, &backup.name),
+        true => PlaceChange::restore(&backup.name),
     };
-    let chained = ChainedLogs { world, server, place, console, known, base, points, database };
+    let chained = ChainedLogs { world, server, place, console, known, base, points, databases };
     let restore = SetRestore { server, arguments, console, backup, change, chained, wish };
     let left = match &arguments.beside {
         None => restore.replacements(points).left().await?,
@@ -181,8 +186,9 @@ pub async fn run(
         }
     };
     let mut logs = LogOutcome::of(plan.as_ref());
-    let file = plan.as_ref().and_then(LogPlan::database_file).map(str::to_owned);
-    let file = file.as_deref().or(database);
+    // A restore that is completed has no plan any more.
+    let files = plan.as_ref().map_or_else(|| databases.to_vec(), LogPlan::database_files);
+    let files = &files[..];
     let (done, rows) = match &arguments.beside {
         _ if arguments.dry_run => {
             restore.end(plan).await?;
@@ -201,23 +207,35 @@ pub async fn run(
                 refuse_users(&volumes, arguments.force)?;
                 restore.refuse_replacing(&volumes, &logs).await?;
             }
-            confirm(arguments, (backup, file), (&volumes, &logs), console)?;
+            confirm(arguments, (backup, files), (&volumes, &logs), console)?;
             let restored = Box::pin(restore.in_place((points, &left), of_group.as_ref(), &mut logs)).await;
             ("restored", restore.noted(restored, &logs).await?)
         }
     };
-    let rows = match database {
-        Some(_) => {
+    let rows = match databases.is_empty() {
+        false => {
             rows.into_iter().zip(&volumes).filter(|(_, volume)| !volume.is_done).map(|(row, _)| row).collect()
         }
-        None => rows,
+        true => rows,
     };
-    say(done, (backup, file), (&rows, &logs), console);
+    say(done, (backup, files), (&rows, &logs), console);
     if console.is_for_programs() {
         let (set, backup) = (arguments.set.as_str(), backup.name.as_str());
         let LogOutcome { rows: logs, problems: not_brought_forward } = logs;
-        let answer =
-            RestoreAnswer { set, backup, database: file, done, volumes: rows, logs, not_brought_forward };
+        let (database, databases) = match files {
+            [file] => (Some(file.as_str()), &[][..]),
+            several => (None, several),
+        };
+        let answer = RestoreAnswer {
+            set,
+            backup,
+            database,
+            databases,
+            done,
+            volumes: rows,
+            logs,
+            not_brought_forward,
+        };
         console.json_of(&answer)?;
     }
     console.finish(ExitStatus::Pass)
@@ -226,7 +244,7 @@ pub async fn run(
 /// The logs that are wanted. A backup of logs alone is as far as one goes, unless more is said.
 fn wish_for(arguments: &RestoreArguments, backup: &PointsOfBackup) -> Result<Option<LogWish>, Refusal> {
     let wish = arguments.logs.wish()?;
-    if arguments.database.is_some() {
+    if !arguments.databases.is_empty() {
         return one_database::wish(wish).map(Some);
     }
     let is_of_logs = backup.note.kind == BackupKind::InterimLogs;
@@ -248,7 +266,7 @@ impl SetRestore<'_> {
     ) -> Result<Vec<RestoredRow>, EarlyEnd> {
         let mut plan = plan;
         let cloning = async {
-            if self.arguments.database.is_some() {
+            if !self.arguments.databases.is_empty() {
                 return Box::pin(self.database_beside(volumes, suffix, &mut plan)).await;
             }
             let rows = clone_all(self.server, volumes, suffix, self.console).await?;
@@ -306,9 +324,10 @@ impl SetRestore<'_> {
         };
         let to = arguments.beside.as_ref().map_or("in place".to_owned(), |name| format!("beside, as {name}"));
         let forward = logs.latest().filter(|_| problems.is_empty());
-        let what = match &arguments.database {
-            Some(database) => format!("database {database}"),
-            None => "all volumes".to_owned(),
+        let what = match &arguments.databases[..] {
+            [] => "all volumes".to_owned(),
+            [database] => format!("database {database}"),
+            several => format!("databases {}", several.join(" and ")),
         };
         let what = match forward {
             Some(time) => format!("{what}, with logs to {time}"),
@@ -364,18 +383,18 @@ pub fn points_to_restore(known: &SetPoints, backup: &PointsOfBackup) -> Result<V
 
 fn confirm(
     arguments: &RestoreArguments,
-    (backup, database): (&PointsOfBackup, Option<&str>),
+    (backup, databases): (&PointsOfBackup, &[String]),
     (volumes, logs): (&[RestoredVolume], &LogOutcome),
     console: &Console,
 ) -> Result<(), Refusal> {
-    let is_meant = |volume: &&RestoredVolume| database.is_none() || !volume.is_done;
+    let is_meant = |volume: &&RestoredVolume| databases.is_empty() || !volume.is_done;
     let names: Vec<String> = volumes.iter().filter(is_meant).map(RestoredVolume::path).collect();
     let names = names.join(", ");
-    let (what, would, whose) = match database {
-        Some(database) => {
-            (format!("{database} on {names} goes"), format!("{database} on {names} would go"), "is brought")
-        }
-        None => (format!("{names} go"), format!("{names} would go"), "their databases"),
+    let of = databases.join(" and ");
+    let (what, would, whose) = match databases {
+        [] => (format!("{names} go"), format!("{names} would go"), "their databases"),
+        [_] => (format!("{of} on {names} goes"), format!("{of} on {names} would go"), "is brought"),
+        _ => (format!("{of} on {names} go"), format!("{of} on {names} would go"), "are brought"),
     };
     let forward = logs.latest().map(|time| format!(", and {whose} forward to {time}"));
     let question = format!(
@@ -395,16 +414,20 @@ fn confirm(
 
 fn say(
     done: &str,
-    (backup, database): (&PointsOfBackup, Option<&str>),
+    (backup, databases): (&PointsOfBackup, &[String]),
     (rows, logs): (&[RestoredRow], &LogOutcome),
     console: &Console,
 ) {
-    let what = database.map(|database| format!("{database} ")).unwrap_or_default();
+    let what = if databases.is_empty() { String::new() } else { format!("{} ", databases.join(" and ")) };
+    let has_it = match databases {
+        [_] => "has the database",
+        _ => "has the databases",
+    };
     console.say(&format!("{}: {what}{done} ({})", backup.name, backup.label_text()));
     for row in rows {
         let made = match &row.made {
-            Some(made) if done == "restored" && database.is_some() => {
-                format!(" has the database, and all else as it was; before: {made}")
+            Some(made) if done == "restored" && !databases.is_empty() => {
+                format!(" {has_it}, and all else as it was; before: {made}")
             }
             Some(made) if done == "restored" => format!(" goes back to {}; before: {made}", row.snapshot),
             Some(made) => format!(" as {made}"),

@@ -4,7 +4,7 @@
 //! earlier than the log cannot be attached beside the others. So it comes back up to the minute, or beside with all others.
 
 use super::{
-    RestoreArguments, SetRestore,
+    SetRestore,
     replacements::LeftReplacements,
     volumes::{EarlyEnd, RestoredRow, RestoredVolume, clone_live, refuse_taken_names},
 };
@@ -46,8 +46,9 @@ impl SetRestore<'_> {
         plan: Option<&LogPlan>,
         left: &LeftReplacements,
     ) -> Option<BTreeSet<usize>> {
-        let RestoreArguments { database, .. } = self.arguments;
-        database.as_ref()?;
+        if self.arguments.databases.is_empty() {
+            return None;
+        }
         let decided = || left.decided.iter().map(|clone| clone.point).collect();
         Some(plan.map_or_else(decided, LogPlan::volumes))
     }
