@@ -1,4 +1,4 @@
-//! What the sites of DR groups tell each other of sets, over one session: an extract of the catalogue, and of which backups a
+//! Extracts of catalogues that the sites of DR groups send each other over one session, and of which backups a
 //! site has the points.
 
 use super::{

@@ -277,7 +277,7 @@ fn live(seed: u64) -> (usize, usize) {
 fn locked_snapshots_stay_at_the_secondary_whatever_its_primary_deletes() {
     let seeds = match std::env::var("SPINDLE_SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 6 },
+        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 3 },
     };
     let (mut held, mut compared) = (0, 0);
     for seed in seeds {
