@@ -1,5 +1,5 @@
-//! What a browser with every page of the console open costs the path of hosts' data: processor time of the threads of the pools an
-//! I/O, under a load of a fixed rate. The peer is the same load on the same server without a browser.
+//! The cost of a browser with every page of the console open for the path of hosts' data: processor time of the threads of the
+//! pools an I/O, under a load of a fixed rate. The peer is the same load on the same server without a browser.
 
 use super::{
     Setting,

@@ -75,7 +75,7 @@ enum Name {
     Targets,
     /// 'spindle serve': its API beside hosts, idle, and with 4,096 volumes
     Serve,
-    /// What a browser that shows the console costs hosts
+    /// The cost of a browser that shows the console
     Console,
     /// 'spindle volume import' beside a read of the source and a write into the pool
     Import,

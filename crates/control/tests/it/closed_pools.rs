@@ -1,33 +1,47 @@
-//! Pools that are not there when the server starts, and come while it serves: a file system that is mounted late, drives that cannot
-//! be read. In simulated time.
+//! Pools that are not there when the server starts, and come while it serves: a file system that is mounted late, drives that come
+//! late. In simulated time.
 
-use crate::hanging_pools::{MORE, Parts, SITE, change, delete, users};
+use crate::{
+    hanging_pools::{MORE, Parts, SITE, change, delete, users},
+    sim_site::MIB,
+};
 use control::site::handle::SiteHandle;
-use std::time::Duration;
-use world::sim::{FaultPlan, SimLimits, Simulation};
+use std::{rc::Rc, time::Duration};
+use world::sim::{SimDrive, SimLimits, Simulation};
 
-/// What keeps the pool `mail` from being opened.
+/// Obstacle to opening the pool `mail`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Away {
+    /// Its folder is not mounted.
     Folder,
+    /// In the places of its drives there are blank ones.
     Drives,
 }
 
 impl Away {
-    fn begin(self, parts: &Parts) {
+    /// Returns the begins of the drives.
+    fn begin(self, parts: &Parts) -> Vec<Vec<u8>> {
+        let begin_of = |drive: &Rc<SimDrive>| {
+            let mut begin = vec![0; MIB as usize];
+            drive.peek(0, &mut begin);
+            begin
+        };
+        let begins = parts.drives["mail"].iter().map(begin_of).collect();
         match self {
             Self::Folder => drop(parts.made.borrow_mut().remove("mail")),
             Self::Drives => {
-                let faults = FaultPlan { unreadable_percent: 100.0, ..FaultPlan::none() };
-                parts.drives["mail"].iter().for_each(|drive| drive.set_faults(faults.clone()));
+                parts.drives["mail"].iter().for_each(|drive| drive.poke(0, &vec![0; MIB as usize]));
             }
         }
+        begins
     }
 
-    fn end(self, parts: &Parts) {
+    fn end(self, parts: &Parts, begins: &[Vec<u8>]) {
         match self {
             Self::Folder => drop(parts.made.borrow_mut().insert("mail".to_owned())),
-            Self::Drives => parts.drives["mail"].iter().for_each(|drive| drive.set_faults(FaultPlan::none())),
+            Self::Drives => {
+                parts.drives["mail"].iter().zip(begins).for_each(|(drive, begin)| drive.poke(0, begin));
+            }
         }
     }
 }
@@ -55,7 +69,7 @@ fn comes_back(away: Away, seed: u64) {
     let with_more = format!("{SITE}{MORE}");
     let text = with_more.clone();
     let run = simulation.run(limits(), |world| async move {
-        away.begin(&parts);
+        let begins = away.begin(&parts);
         let comes = parts.clone();
         second
             .serve(world, &text, async move |site, world| {
@@ -64,7 +78,7 @@ fn comes_back(away: Away, seed: u64) {
                 change(&site, delete("iqn.x:a"), false).await.unwrap();
                 world.sleep(Duration::from_secs(300)).await;
                 assert!(site.look().stopped.contains_key("mail"), "{away:?}");
-                away.end(&comes);
+                away.end(&comes, &begins);
                 // Tries are a minute apart by now.
                 world.sleep(Duration::from_secs(65)).await;
                 assert!(site.look().stopped.is_empty(), "{away:?}: {:?}", site.look().stopped);
