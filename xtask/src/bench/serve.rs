@@ -75,7 +75,14 @@ impl Server {
         processor_seconds(&fs::read_to_string(format!("/proc/{}/stat", self.pid()))?)
     }
 
-    /// The same of those threads whose names are wanted; fails if there is none.
+    /// Bytes that it has given to drives so far.
+    pub(super) fn written_bytes(&self) -> Result<u64> {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.pid()))?;
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        Ok(line.context("write_bytes")?.trim().parse()?)
+    }
+
+    /// Processor time of the threads whose names are wanted, in seconds; fails if there is none.
     pub(super) fn processor_seconds_of(&self, is_wanted: impl Fn(&str) -> bool) -> Result<f64> {
         let mut all = Vec::new();
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))?.flatten() {

@@ -23,7 +23,7 @@ pub fn report(arguments: &ReportArguments) -> Result<ExitStatus, Refusal> {
 /// The report of a run.
 fn of_run(arguments: &ReportArguments, run: &Path) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
-    if run.extension().is_some_and(|extension| extension == "json") {
+    if arguments.send && run.extension().is_some_and(|extension| extension == "json") {
         return sending::send_file(arguments, run, &console);
     }
     let recovered = record_reader::read(run)?;

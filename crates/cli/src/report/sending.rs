@@ -18,12 +18,6 @@ pub(super) fn send_file(
     file: &Path,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
-    if !arguments.send {
-        return Err(Refusal::new(
-            format!("{} is a report, and no record of a run", file.display()),
-            "name the .run beside it; or say ⟨send⟩, and a server shows this one",
-        ));
-    }
     if arguments.report.is_some() {
         return Err(Refusal::new("a .json is sent as it is, so ⟨report⟩ names no file", "leave it out"));
     }

@@ -116,7 +116,7 @@ fn a_report_that_cannot_be_read_is_listed_with_the_reason_and_deleted() {
     };
     bench.make_file("no.json", b"{}");
     assert!(refused(&["report", "no.json", "--send"]).contains("not a Spindle report"));
-    assert!(refused(&["report", "no.json"]).contains("is a report, and no record of a run"));
+    assert!(refused(&["report", "no.json"]).contains("it is no run record"));
     let other = refused(&["report", "no.json", "--send", "--name", "../up"]);
     assert!(other.contains("is no name of a report") && !bench.path("state/up.json").exists(), "{other}");
     let audit = done(&bench.run(&["audit", "export", "--state", "state"]));
