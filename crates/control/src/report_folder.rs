@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. A name leads to no file outside the folder, and a file that a request makes is whole or not there.
-//! 2. A list has [`LISTED_MAX`] reports at most, and reads [`READ_BYTES_MAX`] of files that are new to it; the others are named.
+//! 2. A list has [`LISTED_MAX`] reports at most, and reads 64 MiB of files that are new to it; the others are named.
 //! 3. A file that cannot be read is in the list with the reason.
 
 use report::{Refusal, RefusalCause, json, json::DocumentSummary};
