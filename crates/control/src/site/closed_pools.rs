@@ -30,16 +30,13 @@ impl SiteServer {
             while view.wait_for(|site| !site.stopped.is_empty()).await.is_ok() {
                 world.sleep(pause).await;
                 let Some(requests) = requests.upgrade() else { return };
-                if view.borrow().stopped.is_empty() {
-                    pause = TRIED_AFTER;
-                    continue;
-                }
                 let (answer, answered) = oneshot::channel();
                 let wanted = WantedAnswer::OpenClosedPools;
                 let _ = requests.send(SiteRequest { wanted, answer, in_progress: None }).await;
                 drop(requests);
                 let _ = answered.await;
-                pause = (2 * pause).min(TRIED_AFTER_MAX);
+                let are_all_open = view.borrow().stopped.is_empty();
+                pause = if are_all_open { TRIED_AFTER } else { (2 * pause).min(TRIED_AFTER_MAX) };
             }
         }));
     }

@@ -52,7 +52,7 @@ pub(super) struct SegmentMapWish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentContents {
-    /// What hosts wrote lately, in its order.
+    /// The newest writes of hosts, in their order.
     Log,
     /// Older data.
     Data,
