@@ -51,7 +51,41 @@ const PROTECT: Scenario = Scenario {
     ],
 };
 
-const SCENARIOS: [Scenario; 3] = [
+const SERVER: Scenario = Scenario {
+    name: "server",
+    tests: &[
+        SeededTest {
+            room: "control",
+            name: "site_crashes::a_site_is_applied_to_its_end_whenever_it_is_interrupted",
+        },
+        SeededTest {
+            room: "control",
+            name: "api_crashes::each_change_is_done_once_however_often_the_server_is_killed",
+        },
+        SeededTest {
+            room: "control",
+            name: "row_crashes::a_row_that_is_changed_without_a_file_outlives_every_crash_or_was_not_changed",
+        },
+        SeededTest {
+            room: "control",
+            name: "transfer_crashes::copies_refreshes_and_moves_come_to_their_end_however_often_the_server_is_killed",
+        },
+        SeededTest {
+            room: "control",
+            name: "group_crashes::a_group_of_two_pools_is_changed_in_both_or_in_neither_and_once",
+        },
+        SeededTest {
+            room: "control",
+            name: "event_delivery::nothing_is_skipped_and_nothing_counts_as_delivered_that_was_not_accepted",
+        },
+        SeededTest {
+            room: "control",
+            name: "presentations::what_is_presented_is_served_until_its_time_and_gone_then_however_often_the_server_is_killed",
+        },
+    ],
+};
+
+const SCENARIOS: [Scenario; 4] = [
     Scenario {
         name: "replication",
         tests: &[SeededTest {
@@ -67,14 +101,16 @@ const SCENARIOS: [Scenario; 3] = [
         }],
     },
     PROTECT,
+    SERVER,
 ];
 
 /// Seeds of a scenario.
 #[derive(Parser)]
 #[command(name = "cargo xtask sim", bin_name = "cargo xtask sim")]
 struct SeedOptions {
-    /// The flows of DR groups between two sites (replication), two whole servers with their groups (sites), or backups with
-    /// their freezes, catalogues, verifications, copies and restores (protect)
+    /// The flows of DR groups between two sites (replication), two whole servers with their groups (sites), backups with
+    /// their freezes, catalogues, verifications, copies and restores (protect), or one server that is killed while its site,
+    /// rows, groups, copies, events and presentations change (server)
     scenario: String,
     /// Number of seeds
     #[arg(long, default_value_t = 1000)]

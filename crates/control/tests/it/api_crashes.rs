@@ -6,6 +6,7 @@
 
 use crate::{
     api_rows::{ModelRows, RowKind, SCHEDULE},
+    seeds::Seeds,
     sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of},
 };
 use control::{
@@ -577,22 +578,18 @@ fn lives(seed: u64) -> Result<Lives, String> {
 
 #[test]
 fn each_change_is_done_once_however_often_the_server_is_killed() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 10 };
+    let seeds = Seeds::of(10, 2_000);
     let mut sum = Lives::default();
-    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
-    for seed in first..first + seeds {
-        match lives(seed) {
-            Ok(Lives { crashes, repeated, refused, places_taken }) => {
-                sum.places_taken += places_taken;
-                sum.crashes += crashes;
-                sum.repeated += repeated;
-                sum.refused += refused;
-            }
-            Err(violation) => panic!("seed {seed}: {violation}"),
-        }
-    }
-    assert!(sum.crashes > seeds as usize, "{} crashes in {seeds} seeds", sum.crashes);
-    assert!(sum.repeated > seeds as usize / 4, "{} changes were repeated", sum.repeated);
-    assert!(sum.refused > 0, "nothing was refused");
-    assert!(sum.places_taken > 0, "no volume took the place of another");
+    seeds.live_all(|seed| {
+        let Lives { crashes, repeated, refused, places_taken } = lives(seed)?;
+        sum.places_taken += places_taken;
+        sum.crashes += crashes;
+        sum.repeated += repeated;
+        sum.refused += refused;
+        Ok(())
+    });
+    seeds.check(sum.crashes > seeds.count(), &format!("{} crashes", sum.crashes));
+    seeds.check(sum.repeated > seeds.count() / 4, &format!("{} changes were repeated", sum.repeated));
+    seeds.check(sum.refused > 0, "nothing was refused");
+    seeds.check(sum.places_taken > 0, "no volume took the place of another");
 }

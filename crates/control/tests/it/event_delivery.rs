@@ -4,6 +4,7 @@
 //! The checker knows what the receiver accepted, and what the journal has after each crash. Nothing that the journal had is
 //! skipped, nothing counts as delivered that was not accepted, and each life is told events in order.
 
+use crate::seeds::Seeds;
 use crate::sim_site::{Drives, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     conditions::ConditionClaim,
@@ -317,18 +318,19 @@ fn check(
 
 #[test]
 fn nothing_is_skipped_and_nothing_counts_as_delivered_that_was_not_accepted() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 25 };
-    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seeds = Seeds::of(25, 1_000);
     let mut sum = Lives::default();
-    for seed in first..first + seeds {
-        let Lives { crashes, repeated, failed } =
-            lives(seed, false).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    seeds.live_all(|seed| {
+        let Lives { crashes, repeated, failed } = lives(seed, false)?;
         sum.crashes += crashes;
         sum.repeated += repeated;
         sum.failed += failed;
-    }
+        Ok(())
+    });
     let Lives { crashes, repeated, failed } = sum;
-    assert!(crashes > seeds as usize && repeated > 0 && failed > 100, "{crashes} {repeated} {failed}");
+    seeds.check(crashes > seeds.count(), &format!("{crashes} crashes"));
+    seeds
+        .check(repeated > 0 && failed > 100, &format!("{repeated} events came again, {failed} tries failed"));
 }
 
 /// A bug that is planted: the checker has to find it.

@@ -4,6 +4,7 @@
 //! A caller sends each change with a key, and sends it again after a crash. After each start both pools agree: each has all of a
 //! snapshot, a clone or a rollback, or neither has any of it. A model makes each answered change once, and the pools are as it.
 
+use crate::seeds::Seeds;
 use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     events::DaemonEventLog,
@@ -445,31 +446,23 @@ fn lives(seed: u64) -> Result<Lives, String> {
     }
 }
 
-fn seeds(of_run: u64) -> std::ops::Range<u64> {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { of_run * 100 } else { of_run };
-    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
-    first..first + seeds
-}
-
 #[test]
 fn a_group_of_two_pools_is_changed_in_both_or_in_neither_and_once() {
     let mut sum = Lives::default();
-    let seeds = seeds(8);
-    for seed in seeds.clone() {
-        match lives(seed) {
-            Ok(Lives { crashes, repeated, refused, made }) => {
-                sum.crashes += crashes;
-                sum.repeated += repeated;
-                sum.refused += refused;
-                sum.made += made;
-            }
-            Err(violation) => panic!("seed {seed}: {violation}"),
-        }
-    }
+    let seeds = Seeds::of(8, 800);
+    seeds.live_all(|seed| {
+        let Lives { crashes, repeated, refused, made } = lives(seed)?;
+        sum.crashes += crashes;
+        sum.repeated += repeated;
+        sum.refused += refused;
+        sum.made += made;
+        Ok(())
+    });
     let count = seeds.count();
-    assert!(sum.crashes > count, "{} crashes in {count} seeds", sum.crashes);
-    assert!(sum.repeated > count / 2, "{} changes were repeated", sum.repeated);
-    assert!(sum.refused > 0 && sum.made > 3 * count, "{} refused, {} made", sum.refused, sum.made);
+    seeds.check(sum.crashes > count, &format!("{} crashes", sum.crashes));
+    seeds.check(sum.repeated > count / 2, &format!("{} changes were repeated", sum.repeated));
+    seeds.check(sum.refused > 0, "nothing was refused");
+    seeds.check(sum.made > 3 * count, &format!("{} changes were made", sum.made));
 }
 
 #[test]

@@ -36,6 +36,7 @@ mod real_threads;
 mod recovery;
 mod row_crashes;
 mod schedules;
+mod seeds;
 mod served_changes;
 mod served_drives;
 mod set_contents;

@@ -6,6 +6,7 @@
 
 #[cfg(debug_assertions)]
 use crate::planted::assert_panics;
+use crate::seeds::Seeds;
 use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     events::DaemonEventLog,
@@ -490,22 +491,18 @@ fn give_up(caller: &mut Caller) {
 
 #[test]
 fn what_is_presented_is_served_until_its_time_and_gone_then_however_often_the_server_is_killed() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 12 };
-    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seeds = Seeds::of(12, 2_000);
     let (mut crashes, mut ended, mut refused) = (0, 0, 0);
-    for seed in first..first + seeds {
-        match lives(seed) {
-            Ok(of_seed) => {
-                crashes += of_seed.0;
-                ended += of_seed.1;
-                refused += of_seed.2;
-            }
-            Err(violation) => panic!("seed {seed}: {violation}"),
-        }
-    }
-    assert!(crashes > seeds as usize, "{crashes} crashes in {seeds} seeds");
-    assert!(ended > seeds as usize, "{ended} presentations came to their end in {seeds} seeds");
-    assert!(refused > 0, "nothing was refused");
+    seeds.live_all(|seed| {
+        let of_seed = lives(seed)?;
+        crashes += of_seed.0;
+        ended += of_seed.1;
+        refused += of_seed.2;
+        Ok(())
+    });
+    seeds.check(crashes > seeds.count(), &format!("{crashes} crashes"));
+    seeds.check(ended > seeds.count(), &format!("{ended} presentations came to their end"));
+    seeds.check(refused > 0, "nothing was refused");
 }
 
 #[cfg(debug_assertions)]

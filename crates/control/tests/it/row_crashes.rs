@@ -4,6 +4,7 @@
 //! The model is the site with each answered change made once. What was not answered is served as a whole or not at all, and
 //! is named if it is not.
 
+use crate::seeds::Seeds;
 use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use control::{
     notice,
@@ -331,21 +332,18 @@ fn lives(seed: u64) -> Result<(usize, usize, usize), String> {
 
 #[test]
 fn a_row_that_is_changed_without_a_file_outlives_every_crash_or_was_not_changed() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 20 };
-    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seeds = Seeds::of(20, 2_000);
     let (mut crashes, mut named, mut refused) = (0, 0, 0);
-    for seed in first..first + seeds {
-        match lives(seed) {
-            Ok(of_seed) => {
-                crashes += of_seed.0;
-                named += of_seed.1;
-                refused += of_seed.2;
-            }
-            Err(violation) => panic!("seed {seed}: {violation}"),
-        }
-    }
-    assert!(crashes > seeds as usize, "{crashes} crashes in {seeds} seeds");
-    let all = seeds as usize * CHANGES;
-    assert!((all / 10..all * 7 / 10).contains(&refused), "{refused} of {all} changes were refused");
-    assert!(named > 0 || seeds < 20, "no change was interrupted");
+    seeds.live_all(|seed| {
+        let of_seed = lives(seed)?;
+        crashes += of_seed.0;
+        named += of_seed.1;
+        refused += of_seed.2;
+        Ok(())
+    });
+    seeds.check(crashes > seeds.count(), &format!("{crashes} crashes"));
+    let all = seeds.count() * CHANGES;
+    let is_mixed = (all / 10..all * 7 / 10).contains(&refused);
+    seeds.check(is_mixed, &format!("{refused} of {all} changes were refused"));
+    seeds.check(named > 0, "no change was interrupted");
 }

@@ -5,6 +5,7 @@
 //! moment, and after an apply as it was applied (`site_documents`).
 
 use crate::{
+    seeds::Seeds,
     sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of},
     site_documents as documents,
 };
@@ -273,15 +274,13 @@ fn check(
 
 #[test]
 fn a_site_is_applied_to_its_end_whenever_it_is_interrupted() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 20 };
+    let seeds = Seeds::of(20, 2_000);
     let mut crashes = 0;
-    for seed in 0..seeds {
-        match lives(seed) {
-            Ok(more) => crashes += more,
-            Err(violation) => panic!("seed {seed}: {violation}"),
-        }
-    }
-    assert!(crashes > seeds / 2, "{crashes} crashes in {seeds} seeds");
+    seeds.live_all(|seed| {
+        crashes += lives(seed)?;
+        Ok(())
+    });
+    seeds.check(crashes > seeds.count() as u64 / 2, &format!("{crashes} crashes"));
 }
 
 #[cfg(debug_assertions)]

@@ -5,6 +5,7 @@
 //! each life at most one pool has the volume under its name, with every answered block; a job that was answered comes to its
 //! end, and what it made is complete.
 
+use crate::seeds::Seeds;
 use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
 use array::volume::VolumeDevice;
 use control::{
@@ -422,16 +423,13 @@ fn lives(seed: u64) -> Result<usize, String> {
 
 #[test]
 fn copies_refreshes_and_moves_come_to_their_end_however_often_the_server_is_killed() {
-    let seeds = if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 10 };
-    let first = std::env::var("SPINDLE_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seeds = Seeds::of(10, 2_000);
     let mut crashes = 0;
-    for seed in first..first + seeds {
-        match lives(seed) {
-            Ok(of_seed) => crashes += of_seed,
-            Err(violation) => panic!("seed {seed}: {violation}"),
-        }
-    }
-    assert!(crashes > 3 * seeds as usize, "{crashes} crashes in {seeds} seeds");
+    seeds.live_all(|seed| {
+        crashes += lives(seed)?;
+        Ok(())
+    });
+    seeds.check(crashes > 3 * seeds.count(), &format!("{crashes} crashes"));
 }
 
 #[test]
