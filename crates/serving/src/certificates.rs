@@ -11,11 +11,14 @@ use world::{
 };
 
 const SERVER: &str = "server-cert.pem";
+const CLIENT: &str = "client-cert.pem";
 const AUTHORITY: &str = "ca-cert.pem";
 /// Revocation lists are not supported: a folder that holds one is refused rather than served without it.
 const REVOKED: &str = "ca-crl.pem";
 /// Larger files are no certificates.
 const BYTES_MAX: u64 = 1 << 20;
+/// A name that no server has, where names come later.
+const ANY_SERVER: &str = "server.invalid";
 
 /// Certificates of a server, and their ends.
 pub struct ServerCertificates {
@@ -55,6 +58,20 @@ pub fn of_client_in(folder: &Path, server: &str) -> Result<ClientTls, Refusal> {
     let own = KeyPair::read(folder, "client")?;
     let made = ClientTls::new(server, &authority, own.as_ref().map(KeyPair::identity));
     made.map_err(|error| unusable(folder, &error))
+}
+
+/// Trust and identity of a client, whatever the names of its servers ([`ClientTls::to`]), and the ends of the certificates.
+pub struct ClientCertificates {
+    pub tls: ClientTls,
+    /// The files, with the seconds since 1970 (UTC) at which their certificates end.
+    pub ends: Vec<(PathBuf, i64)>,
+}
+
+/// The authority of a folder, and the client's own certificate if the folder has one.
+pub fn of_client_to_several(folder: &Path) -> Result<ClientCertificates, Refusal> {
+    let tls = of_client_in(folder, ANY_SERVER)?;
+    let end = |name: &str| Some((folder.join(name), certificate_end(&read(folder, name).ok()??)?));
+    Ok(ClientCertificates { tls, ends: [AUTHORITY, CLIENT].into_iter().filter_map(end).collect() })
 }
 
 fn check(folder: &Path) -> Result<(), Refusal> {

@@ -209,13 +209,21 @@ impl ClientTls {
         Self::trusting(server, (roots.into(), what), None)
     }
 
+    /// The same trust and identity, for a server of another name.
+    ///
+    /// # Errors
+    ///
+    /// The name cannot be used.
+    pub fn to(&self, server: &str) -> Result<Self, TlsError> {
+        Ok(Self { config: Arc::clone(&self.config), server: server_name(server)? })
+    }
+
     fn trusting(
         server: &str,
         (roots, what): (Arc<RootCertStore>, &'static str),
         identity: Option<TlsIdentity<'_>>,
     ) -> Result<Self, TlsError> {
-        let server = ServerName::try_from(server.to_owned());
-        let server = server.map_err(|error| TlsError::of("the server's name")(&error))?;
+        let server = server_name(server)?;
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider())
             .build()
             .map_err(|error| TlsError::of(what)(&error))?;
@@ -247,6 +255,10 @@ impl ClientTls {
         let connector = TlsConnector::from(Arc::new(config));
         Ok(Box::new(EncryptedStream(connector.connect(self.server.clone(), stream).await?)))
     }
+}
+
+fn server_name(text: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(text.to_owned()).map_err(|error| TlsError::of("the server's name")(&error))
 }
 
 /// An encrypted stream, which stays on its thread.

@@ -177,8 +177,8 @@ person decides on a failover. Hosts are served meanwhile. A pool there has the s
         #[arg(long, requires = "witness")]
         auto: bool,
 
-        /// Address of a witness that runs on a third machine: HOST or HOST:PORT, or etcd://HOST:PORT of a member of an etcd
-        /// cluster; may be repeated [default ports: 7790, 2379]
+        /// Address of a witness that runs on a third machine: HOST or HOST:PORT; or etcd://HOST:PORT, over TLS
+        /// etcds://HOST:PORT, of a member of an etcd cluster; may be repeated [default ports: 7790, 2379]
         #[arg(long, value_name = "ADDRESS", requires = "auto")]
         witness: Vec<String>,
 

@@ -1,7 +1,10 @@
 //! The link of a server to other sites, if its file says where it listens for them.
 
 use control::{
-    dr::{LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting, access::WitnessAccess},
+    dr::{
+        LINK_PORT, LinkProtection, LinkThread, LinkThreadSetting,
+        access::{EtcdUser, WitnessAccess},
+    },
     journal::DaemonJournal,
     notice::NoticeSender,
     site::SiteServer,
@@ -38,21 +41,37 @@ pub(super) async fn start(
         journal: Arc::clone(journal),
         access: server.dr_access(),
     };
+    let (secret, user) = witness_secret(site, folder)?;
     server.dr_access().set_witness(WitnessAccess {
         network: Arc::new(|| Rc::new(Sockets) as Rc<dyn Network>),
-        secret: witness_secret(site, folder)?,
+        secret,
+        user,
     });
     let threads = RealThreads { seed: 0, options };
     LinkThread::start(world, &threads, setting, notices.of("link")).await.map(Some)
 }
 
-/// The secret that this site shares with its witness; `None` if the file names none. `folder` is that of the site file.
-fn witness_secret(site: &Site, folder: &Path) -> Result<Option<WitnessSecret>, Refusal> {
-    let file = site.replication.as_ref().map(|replication| replication.witness_secret_file.as_str());
-    let Some(file) = file.filter(|file| !file.is_empty()) else { return Ok(None) };
+/// The secret that this site shares with its witness, or the user that it is in an etcd cluster; none if the file names no
+/// secret. `folder` is that of the site file.
+fn witness_secret(site: &Site, folder: &Path) -> Result<(Option<WitnessSecret>, Option<EtcdUser>), Refusal> {
+    let Some(replication) = &site.replication else { return Ok((None, None)) };
+    let (file, name) = (&replication.witness_secret_file, &replication.witness_user);
+    match (file.is_empty(), name.is_empty()) {
+        (true, true) => return Ok((None, None)),
+        (true, false) => {
+            let problem = format!("[replication] witness_user: {name} has no password");
+            return Err(Refusal::new(problem, "name a file with it: witness_secret_file"));
+        }
+        (false, _) => {}
+    }
     let path = folder.join(file);
     let remedy = "copy the witness's secret file here; only its owner may read it";
-    let secret = WitnessSecret::new(&read_secret(&path, remedy)?);
-    let short = || Refusal::new(format!("{}: it has fewer than 16 bytes", path.display()), remedy);
-    secret.map(Some).ok_or_else(short)
+    let bytes = read_secret(&path, remedy)?;
+    let refused = |problem: &str| Refusal::new(format!("{}: {problem}", path.display()), remedy);
+    if !name.is_empty() {
+        let password = String::from_utf8(bytes).map_err(|_| refused("a password is text"))?;
+        return Ok((None, Some(EtcdUser { name: name.clone(), password })));
+    }
+    let secret = WitnessSecret::new(&bytes).ok_or_else(|| refused("it has fewer than 16 bytes"))?;
+    Ok((Some(secret), None))
 }

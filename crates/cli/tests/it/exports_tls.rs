@@ -4,8 +4,8 @@ use crate::{
     exported::{Exported, is_here, judge, judged, noise, text},
     spindle::{Bench, answered, short},
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use std::{fs, os::unix::fs::PermissionsExt};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 /// One who signs.
 pub struct Authority {
@@ -29,17 +29,26 @@ impl Authority {
     }
 
     /// The same with a certificate that ends on that day.
-    pub fn folder_until(
+    pub fn folder_until(&self, bench: &Bench, names: (&str, &str), day: (i32, u8, u8)) {
+        let addresses = &["127.0.0.1", "localhost"];
+        self.sign_into(&bench.make_folder(names.0), (names.1, Some(names.1)), (addresses, day));
+    }
+
+    /// Puts its certificate into a folder, and one that it signed for machines at these addresses, until that day; with a common
+    /// name or without.
+    pub fn sign_into(
         &self,
-        bench: &Bench,
-        (name, whose): (&str, &str),
-        (year, month, day): (i32, u8, u8),
+        folder: &Path,
+        (whose, common_name): (&str, Option<&str>),
+        (addresses, (year, month, day)): (&[&str], (i32, u8, u8)),
     ) {
-        let folder = bench.make_folder(name);
         fs::write(folder.join("ca-cert.pem"), &self.pem).unwrap();
-        let mut params =
-            CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, whose);
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(addresses).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        if let Some(name) = common_name {
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
         params.not_after = rcgen::date_time_ymd(year, month, day);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();

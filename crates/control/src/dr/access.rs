@@ -1,8 +1,10 @@
 //! Needs of the groups of all pools of their site: its identity, the way to witnesses, the rows that came with groups, the
 //! clients at other sites, and the sets that follow groups.
 
+pub use super::etcd_access::EtcdUser;
 use super::{
-    etcd_witness::{ETCD_PORT, ETCD_SCHEME, EtcdWitness},
+    etcd_access::{ETCD_PORT, ETCD_SCHEME, ETCD_TLS_SCHEME, EtcdCluster, WitnessTls},
+    etcd_witness::EtcdWitness,
     kept_services::KeptServices,
     merge_turns::MergeTurns,
     remembered_clients::ClientMemory,
@@ -37,6 +39,8 @@ pub struct WitnessAccess {
     pub network: SharedNetworkMaker,
     /// The secret that the sites share with their witnesses.
     pub secret: Option<WitnessSecret>,
+    /// The user that they are in an etcd cluster.
+    pub user: Option<EtcdUser>,
 }
 
 /// The site for the groups of all pools. Known once the link to other sites was started.
@@ -47,6 +51,7 @@ pub struct DrAccess(Arc<DrAccessState>);
 struct DrAccessState {
     site: OnceLock<SiteId>,
     witness: OnceLock<WitnessAccess>,
+    witness_tls: WitnessTls,
     services: KeptServices,
     clients: ClientMemory,
     sets: SetMemory,
@@ -94,6 +99,11 @@ impl DrAccess {
         let _ = self.0.witness.set(access);
     }
 
+    /// Trust and identity towards witnesses over TLS.
+    pub(crate) fn witness_tls(&self) -> &WitnessTls {
+        &self.0.witness_tls
+    }
+
     /// The right of a group that has a witness.
     ///
     /// # Errors
@@ -122,30 +132,38 @@ pub(crate) enum WitnessKind {
     BuiltIn,
     /// A cluster; an address is of a member.
     Etcd,
+    /// The same over TLS.
+    EtcdTls,
 }
 
+/// The next step for addresses that are none of a witness.
+pub(crate) const WITNESS_ADDRESSES: &str = "say HOST or HOST:PORT, or etcd://HOST:PORT or etcds://HOST:PORT";
+
 impl WitnessKind {
-    /// The kind that addresses are of: HOST or HOST:PORT, or the same behind `etcd://`.
+    /// The kind that addresses are of: HOST or HOST:PORT, or the same behind `etcd://` or `etcds://`.
     ///
     /// # Errors
     ///
-    /// One is no address, or they are of both kinds.
+    /// One is no address, or they are of several kinds.
     pub fn parse(addresses: &[String]) -> Result<(Self, Vec<Address>), String> {
-        let of_etcd = addresses.iter().filter(|address| address.starts_with(ETCD_SCHEME)).count();
-        let (kind, port) = match of_etcd {
-            0 => (Self::BuiltIn, WITNESS_PORT),
-            count if count == addresses.len() => (Self::Etcd, ETCD_PORT),
-            _ => {
-                return Err(
-                    "a group has one witness: some of its addresses are of etcd, and some are not".to_owned()
-                );
-            }
-        };
-        let parse = |address: &String| {
-            let host = address.strip_prefix(ETCD_SCHEME).unwrap_or(address).trim_end_matches('/');
-            Address::parse(host, port).map_err(|error| error.to_string())
-        };
-        Ok((kind, addresses.iter().map(parse).collect::<Result<_, _>>()?))
+        let (mut kinds, mut parsed) = (Vec::new(), Vec::new());
+        for address in addresses {
+            let (kind, port, host) = if let Some(host) = address.strip_prefix(ETCD_SCHEME) {
+                (Self::Etcd, ETCD_PORT, host)
+            } else if let Some(host) = address.strip_prefix(ETCD_TLS_SCHEME) {
+                (Self::EtcdTls, ETCD_PORT, host)
+            } else {
+                (Self::BuiltIn, WITNESS_PORT, address.as_str())
+            };
+            kinds.push(kind);
+            let host = host.trim_end_matches('/');
+            parsed.push(Address::parse(host, port).map_err(|error| error.to_string())?);
+        }
+        match kinds.first() {
+            Some(kind) if kinds.iter().all(|other| other == kind) => Ok((*kind, parsed)),
+            Some(_) => Err("a group has one witness, and its addresses are of several kinds".to_owned()),
+            None => Err("it has no address".to_owned()),
+        }
     }
 }
 
@@ -173,7 +191,11 @@ impl LateWitness {
             WitnessKind::BuiltIn => {
                 Rc::new(WitnessClient::new(&self.world, network, addresses, access.secret.clone()))
             }
-            WitnessKind::Etcd => Rc::new(EtcdWitness::new(&self.world, network, addresses)),
+            WitnessKind::Etcd | WitnessKind::EtcdTls => {
+                let tls = (self.kind == WitnessKind::EtcdTls).then(|| self.access.witness_tls().clone());
+                let cluster = EtcdCluster { members: addresses, tls, user: access.user.clone() };
+                Rc::new(EtcdWitness::new(&self.world, network, cluster))
+            }
         };
         *self.client.borrow_mut() = Some(Rc::clone(&client));
         Ok(client)

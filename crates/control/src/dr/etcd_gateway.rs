@@ -1,6 +1,7 @@
 //! The JSON gateway of a member of an etcd cluster (API v3), over one connection: keys and values in base64, numbers of 64
 //! bits as text.
 
+use super::etcd_access::{EtcdCluster, EtcdUser};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
@@ -22,6 +23,8 @@ const REFUSAL_CHARS_MAX: usize = 160;
 pub(super) struct EtcdGateway {
     sender: SendRequest<Full<Bytes>>,
     host: String,
+    /// Of the user whose requests these are.
+    token: Option<String>,
 }
 
 /// A value of a key.
@@ -35,13 +38,23 @@ pub(super) struct EtcdValue {
 }
 
 impl EtcdGateway {
-    pub async fn connect(world: &World, network: &dyn Network, address: &Address) -> Result<Self, String> {
-        let stream = network.connect(address).await.map_err(|error| error.to_string())?;
+    pub async fn connect(
+        (world, network): (&World, &dyn Network),
+        cluster: &EtcdCluster,
+        member: &Address,
+    ) -> Result<Self, String> {
+        let stream = cluster.connect(world, network, member).await?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         // It ends with the sender.
         drop(world.spawn("a connection to etcd", async move { drop(connection.await) }));
-        Ok(Self { sender, host: address.to_string() })
+        let mut gateway = Self { sender, host: member.to_string(), token: None };
+        if let Some(EtcdUser { name, password }) = &cluster.user {
+            let user = json!({ "name": name, "password": password });
+            let answer = gateway.post("/v3/auth/authenticate", &user).await?;
+            gateway.token = answer["token"].as_str().map(str::to_owned);
+        }
+        Ok(gateway)
     }
 
     /// Values of two keys at one moment; what the cluster has agreed on.
@@ -113,13 +126,16 @@ impl EtcdGateway {
     }
 
     async fn post(&mut self, path: &str, body: &Value) -> Result<Value, String> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(Method::POST)
             .uri(path)
             .header(header::HOST, &self.host)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body.to_string())))
-            .map_err(|error| error.to_string())?;
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let request =
+            request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| error.to_string())?;
         self.sender.ready().await.map_err(|error| error.to_string())?;
         let response = self.sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();

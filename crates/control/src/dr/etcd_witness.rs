@@ -7,7 +7,10 @@
 //!    group's lease may be held; when that has ended, etcd deletes it.
 //! 3. A lease counts from before the first byte of the request was sent.
 
-use super::etcd_gateway::{EtcdGateway, EtcdValue};
+use super::{
+    etcd_access::EtcdCluster,
+    etcd_gateway::{EtcdGateway, EtcdValue},
+};
 use array::format::GroupId;
 use replication::witness::{
     client::{WitnessReply, WitnessSilence, WitnessStore},
@@ -15,13 +18,9 @@ use replication::witness::{
     group::{LeaseEffect, WitnessAction, WitnessGroup, WitnessRefusal, WitnessRequest},
     ledger::{WitnessAnswer, WitnessView},
 };
-use std::{rc::Rc, time::Duration};
-use world::{Address, LocalFuture, Network, World, with_deadline};
+use std::{cell::RefCell, rc::Rc, time::Duration};
+use world::{LocalFuture, Network, World, with_deadline};
 
-/// Port of a member of the cluster.
-pub(super) const ETCD_PORT: u16 = 2379;
-/// Beginning of an address of one.
-pub(super) const ETCD_SCHEME: &str = "etcd://";
 /// Time limit of a request at one member.
 const ATTEMPT_MAX: Duration = Duration::from_millis(700);
 /// Decisions of others that may come between.
@@ -35,8 +34,9 @@ pub(super) struct EtcdWitness(Rc<EtcdState>);
 struct EtcdState {
     world: World,
     network: Rc<dyn Network>,
-    /// Of members, which are tried in this order.
-    addresses: Vec<Address>,
+    cluster: EtcdCluster,
+    /// The connection of the last request that was answered, and its member: it is used again.
+    kept: RefCell<Option<(usize, EtcdGateway)>>,
 }
 
 /// A group, as etcd has it.
@@ -47,9 +47,9 @@ struct KnownGroup {
 }
 
 impl EtcdWitness {
-    pub fn new(world: &World, network: Rc<dyn Network>, addresses: Vec<Address>) -> Self {
-        assert!(!addresses.is_empty(), "a witness has an address");
-        Self(Rc::new(EtcdState { world: world.clone(), network, addresses }))
+    pub fn new(world: &World, network: Rc<dyn Network>, cluster: EtcdCluster) -> Self {
+        assert!(!cluster.members.is_empty(), "a witness has an address");
+        Self(Rc::new(EtcdState { world: world.clone(), network, cluster, kept: RefCell::default() }))
     }
 }
 
@@ -75,20 +75,51 @@ impl EtcdState {
         &self,
         work: impl AsyncFn(&mut EtcdGateway) -> Result<T, String>,
     ) -> Result<T, WitnessSilence> {
-        let mut why = String::new();
-        for address in &self.addresses {
-            let attempt = async {
-                let mut gateway = EtcdGateway::connect(&self.world, &*self.network, address).await?;
-                work(&mut gateway).await
-            };
-            match with_deadline(self.world.sleep(ATTEMPT_MAX), attempt).await {
-                Some(Ok(done)) => return Ok(done),
-                Some(Err(reason)) => why = reason,
-                None => why = format!("no answer in {} ms", ATTEMPT_MAX.as_millis()),
+        let mut members: Vec<usize> = (0..self.cluster.members.len()).collect();
+        let kept = self.kept.borrow_mut().take();
+        if let Some((index, mut gateway)) = kept {
+            match self.within_time(work(&mut gateway)).await {
+                Some(Ok(done)) => {
+                    self.keep(index, gateway);
+                    return Ok(done);
+                }
+                // It may have ended while nobody used it.
+                Some(Err(_)) => {}
+                // One that hangs is tried last.
+                None => members.sort_by_key(|member| *member == index),
             }
         }
-        let address = self.addresses.last().expect("a witness has an address");
-        Err(WitnessSilence { address: format!("{ETCD_SCHEME}{address}"), why })
+        let mut silence = None;
+        for index in members {
+            let member = &self.cluster.members[index];
+            let attempt = async {
+                let around = (&self.world, &*self.network);
+                let mut gateway = EtcdGateway::connect(around, &self.cluster, member).await?;
+                let done = work(&mut gateway).await?;
+                Ok((gateway, done))
+            };
+            let why = match self.within_time(attempt).await {
+                Some(Ok((gateway, done))) => {
+                    self.keep(index, gateway);
+                    return Ok(done);
+                }
+                Some(Err(reason)) => reason,
+                None => format!("no answer in {} ms", ATTEMPT_MAX.as_millis()),
+            };
+            silence = Some(WitnessSilence { address: format!("{}{member}", self.cluster.scheme()), why });
+        }
+        Err(silence.expect("a witness has an address"))
+    }
+
+    async fn within_time<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, String>>,
+    ) -> Option<Result<T, String>> {
+        with_deadline(self.world.sleep(ATTEMPT_MAX), attempt).await
+    }
+
+    fn keep(&self, member: usize, gateway: EtcdGateway) {
+        *self.kept.borrow_mut() = Some((member, gateway));
     }
 
     async fn decide(

@@ -10,13 +10,14 @@
 //! ```
 //!
 //! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `set_memory`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
-//! `pool_services`, [`group_view`], [`group_report`], `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `snapshot_locks`, [`held_views`], `takeover`,
+//! `pool_services`, [`group_view`], [`group_report`], `etcd_access`, `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `snapshot_locks`, [`held_views`], `takeover`,
 //! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `verdict_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
 pub mod access;
 mod client_exchange;
 mod could_serve;
+pub(crate) mod etcd_access;
 mod etcd_gateway;
 mod etcd_witness;
 pub(crate) mod group_clients;

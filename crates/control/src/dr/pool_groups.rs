@@ -7,7 +7,7 @@
 //! 3. A group whose record cannot be read serves nothing and is listed; the others go on.
 
 use super::{
-    access::DrAccess,
+    access::{DrAccess, WITNESS_ADDRESSES},
     group_orders::{GroupHosts, GroupOrder},
     group_view::{DamagedDrGroup, DrGroups},
     hosted_group::{Entry, HostedGroup},
@@ -426,7 +426,7 @@ impl PoolDrGroups {
             return Err(Refusal::new(problem, "a witness is for groups in sync without ⟨failsafe⟩"));
         }
         let keeper = self.access.keeper(&self.world, group, settings);
-        keeper.map_err(|problem| Refusal::new(problem, "say HOST or HOST:PORT, or etcd://HOST:PORT"))
+        keeper.map_err(|problem| Refusal::new(problem, WITNESS_ADDRESSES))
     }
 
     /// Refuses a group that breaks a rule, or whose witness does not answer here.

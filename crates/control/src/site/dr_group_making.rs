@@ -9,7 +9,10 @@
 use super::{changes::SiteStep, handle::PoolHandle, server::SiteServer, wanted_dr_group::WantedDrGroup};
 use crate::{
     dr::{
-        LinkHandle, LinkView, access::WitnessKind, mode::DrMode, pool_groups::begin_change,
+        LinkHandle, LinkView,
+        access::{WITNESS_ADDRESSES, WitnessKind},
+        mode::DrMode,
+        pool_groups::begin_change,
         site_message::GroupOffer,
     },
     order::OrderRefusal,
@@ -127,13 +130,13 @@ fn check_witness(link: &LinkView, peer: SiteId, auto: Option<&AutoFailover>) -> 
     });
     let of_sites: Vec<String> = of_peer.chain(host(&link.address)).collect();
     let Some(auto) = auto else { return Ok(()) };
-    let remedy = "say HOST or HOST:PORT, or etcd://HOST:PORT";
-    let (_, parsed) = WitnessKind::parse(&auto.witness).map_err(|problem| Refusal::new(problem, remedy))?;
+    let refused = |problem| Refusal::new(problem, WITNESS_ADDRESSES);
+    let (_, parsed) = WitnessKind::parse(&auto.witness).map_err(refused)?;
     for (address, parsed) in auto.witness.iter().zip(parsed) {
         let Address::Tcp { host: witness, .. } = parsed else {
             return Err(Refusal::new(
                 format!("witness {address:?} is no address of a third machine"),
-                remedy,
+                WITNESS_ADDRESSES,
             ));
         };
         if of_sites.contains(&witness) {

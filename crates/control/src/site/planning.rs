@@ -462,7 +462,9 @@ pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
     let notifiers = site.notifiers.iter_mut().flat_map(|one| [&mut one.secret_file, &mut one.ca_file]);
     let serve = &mut site.serve;
     let of_serve = [&mut serve.nbd_tls, &mut serve.api_tls, &mut serve.chap_secret_file];
-    for path in paths.chain(notifiers).chain(of_serve) {
+    let replication = site.replication.iter_mut();
+    let witness = replication.flat_map(|one| [&mut one.witness_tls, &mut one.witness_secret_file]);
+    for path in paths.chain(notifiers).chain(of_serve).chain(witness) {
         if !path.is_empty() {
             *path = folder.join(&*path).display().to_string();
         }

@@ -179,6 +179,7 @@ impl SiteServer {
         let has_tls = matches!(wanted.nbd_tls, TlsMode::Required(_));
         let portal = PortalSetting { network, nbd: listened(&nbd), iscsi: listened(&iscsi), nbd_options };
         let daemon = Daemon::bind(world, threads, portal, notices).await?;
+        daemon.dr_access().witness_tls().set(wanted.witness_tls.clone());
         if let Some(own) = journal.own_identity().map_err(|error| error.refusal())? {
             daemon.dr_access().set_site(SiteId(own.site));
         }
@@ -343,6 +344,7 @@ impl SiteServer {
         if let (Some(used), Some(newer)) = (&self.certificates.api, &wanted.api_tls) {
             used.renew(newer);
         }
+        self.daemon.dr_access().witness_tls().set(wanted.witness_tls.clone());
     }
 
     /// The TLS part of NBD URIs.

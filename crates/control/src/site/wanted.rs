@@ -19,14 +19,14 @@ use nbd::TlsMode;
 use plan::site::{Group, Serving, Site, SiteIndex, SiteTarget, Volume, split_snapshot};
 use report::Refusal;
 use serving::{
-    certificates::{self, ServerCertificates},
+    certificates::{self, ClientCertificates, ServerCertificates},
     export::{WantedExport, WantedTarget, WantedUnit, credentials, name_of},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
-use tls::ServerTls;
+use tls::{ClientTls, ServerTls};
 use world::Address;
 
 /// Surroundings of a site file.
@@ -49,6 +49,8 @@ pub struct WantedSite {
     /// Of the API.
     pub api: Option<Address>,
     pub nbd_tls: TlsMode,
+    /// Trust and identity towards witnesses over TLS; `None` if the machine's authorities count.
+    pub witness_tls: Option<ClientTls>,
     /// Of the API.
     pub api_tls: Option<ServerTls>,
     /// Schedules of snapshots of these pools.
@@ -143,6 +145,8 @@ impl WantedSite {
             _ => None,
         };
         let (api_tls, api_ends) = api_tls.map(|own| (own.tls, own.ends)).unzip();
+        let witness_tls = if has_secrets { witness_certificates(site, context)? } else { None };
+        let (witness_tls, witness_ends) = witness_tls.map(|own| (own.tls, own.ends)).unzip();
         let metrics = MetricsSetting::default();
         let mut wanted = Self {
             pools,
@@ -150,6 +154,7 @@ impl WantedSite {
             iscsi,
             api,
             nbd_tls,
+            witness_tls,
             api_tls,
             schedules,
             sets,
@@ -165,6 +170,7 @@ impl WantedSite {
         wanted.add_rights((site, index), (context, has_secrets))?;
         wanted.add_exports((site, index), &groups, (context, has_secrets))?;
         wanted.watch_certificates(api_ends.unwrap_or_default());
+        wanted.watch_certificates(witness_ends.unwrap_or_default());
         Ok(wanted)
     }
 
@@ -361,6 +367,13 @@ pub(super) fn api_certificates(
 ) -> Result<Option<ServerCertificates>, Refusal> {
     let folder = &site.serve.api_tls;
     (!folder.is_empty()).then(|| certificates::of_server(&context.folder.join(folder))).transpose()
+}
+
+/// Certificates for witnesses over TLS, if the file has a folder of them.
+fn witness_certificates(site: &Site, context: &SiteContext) -> Result<Option<ClientCertificates>, Refusal> {
+    let folder = site.replication.as_ref().map(|replication| replication.witness_tls.as_str());
+    let folder = folder.filter(|folder| !folder.is_empty());
+    folder.map(|folder| certificates::of_client_to_several(&context.folder.join(folder))).transpose()
 }
 
 /// The address of the API: without TLS, only this machine may reach it.

@@ -3,7 +3,7 @@
 //! A key that is left out leaves a setting of a group as it is; a new group gets its default.
 
 use crate::dr::{
-    access::WitnessKind,
+    access::{WITNESS_ADDRESSES, WitnessKind},
     mode::{BEHIND_BYTES, BEHIND_MS, DrMode, EVERY_MS, HOLD_MS, KEEP},
 };
 use plan::site::{DrGroup, Site, SiteIndex};
@@ -168,9 +168,7 @@ impl WantedDrGroup {
         }
         match WitnessKind::parse(&row.witness) {
             Ok(_) => Ok(()),
-            Err(problem) => {
-                refused(format!("witness: {problem}"), "say HOST or HOST:PORT, or etcd://HOST:PORT")
-            }
+            Err(problem) => refused(format!("witness: {problem}"), WITNESS_ADDRESSES),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     dr::{
-        access::WitnessKind,
+        access::{WITNESS_ADDRESSES, WitnessKind},
         group_view::{DrGroupView, DrRole},
         mode::DrMode,
         pool_groups::{PoolDrGroups, begin_change},
@@ -70,7 +70,7 @@ pub struct NewDrGroupBody {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pools: BTreeMap<String, String>,
     pub mode: DrMode,
-    /// Addresses of a witness, HOST or HOST:PORT, or of members of an etcd cluster, etcd://HOST:PORT, which are tried in this
+    /// Addresses of a witness, HOST or HOST:PORT, or of members of an etcd cluster, etcd://HOST:PORT or etcds://HOST:PORT, which are tried in this
     /// order: the other site takes over without a person when this one is lost. In sync alone, without failsafe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 8)]
@@ -198,8 +198,8 @@ pub(super) async fn create(
     let known: Vec<&str> = places.iter().map(|(pool, _)| pool.name.as_str()).collect();
     check_pools((&pool_there, &pools), (&known, &mode, &witness))?;
     if !witness.is_empty() {
-        let remedy = "say HOST or HOST:PORT, or etcd://HOST:PORT";
-        WitnessKind::parse(&witness).map_err(|problem| ApiProblem::bad_request(problem, remedy))?;
+        let refused = |problem| ApiProblem::bad_request(problem, WITNESS_ADDRESSES);
+        WitnessKind::parse(&witness).map_err(refused)?;
     }
     let new = places.into_iter().map(|(pool, volumes)| {
         let named = pools.get(&pool.name).cloned().or_else(|| pool_there.clone());

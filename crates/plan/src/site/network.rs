@@ -100,7 +100,7 @@ pub struct DrGroup {
     /// Synchronous: true if writes are refused then, and false if hosts are answered without the other site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failsafe: Option<bool>,
-    /// Synchronous: addresses of a witness on a third machine, HOST:PORT, or etcd://HOST:PORT of an etcd cluster; with them the other site takes over without a person.
+    /// Synchronous: addresses of a witness on a third machine, HOST:PORT, or etcd://HOST:PORT or etcds://HOST:PORT of an etcd cluster; with them the other site takes over without a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub witness: Vec<String>,
     /// Asynchronous: time that the other site may be behind; 30 if left out.
@@ -136,6 +136,12 @@ pub struct Replication {
     /// File with the secret that this site shares with its witness, which only its owner can read. Changed by a restart.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub witness_secret_file: String,
+    /// Folder with certificates for a witness at etcds://: ca-cert.pem of its authority, and client-cert.pem with client-key.pem if it asks who connects; without it the authorities of this machine count. An apply renews them.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub witness_tls: String,
+    /// User of an etcd cluster that asks for one, whose password is in witness_secret_file; for etcds:// alone. Changed by a restart.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub witness_user: String,
     /// DR groups, each consistent as a whole; none where the mail server ships logs.
     #[serde(rename = "dr_group", skip_serializing_if = "Vec::is_empty")]
     pub dr_groups: Vec<DrGroup>,
