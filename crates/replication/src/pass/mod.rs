@@ -22,6 +22,7 @@
 //! 2. Until a pass has ended, the receiver counts as being where it began, and can go back there.
 
 mod block_ranges;
+mod gathered;
 mod inbox;
 mod pace;
 mod receive;

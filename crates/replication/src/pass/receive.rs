@@ -17,7 +17,7 @@ use array::{
     error::Error,
     format::{BLOCK_BYTES, BlockCount, BlockIndex, SECTOR_BYTES, SnapshotId, Stamp, VolumeId},
     pool::{GivenSnapshot, NewSnapshot, Pool, RangeChange, SnapshotKey, VolumeKey},
-    volume::Volume,
+    volume::{GivenContent, Volume},
 };
 use std::{ops::Range, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, crc32c::crc32c};
@@ -179,10 +179,7 @@ impl PassReceiver {
             self.digest = self.digest.wrapping_add(u64::from(crc32c(&[&sent.data])));
         });
         if let Some(stamp) = stamp {
-            for run in frame.blocks.chunk_by(|one, next| one.block.0 + 1 == next.block.0) {
-                let data = run.iter().map(|sent: &PassBlock| Arc::clone(&sent.data)).collect();
-                write(&volume, run[0].block.0, data, stamp).await?;
-            }
+            write_runs(&volume, &frame.blocks, stamp).await?;
         }
         self.member.meter.note_pass_blocks(count * BLOCK_BYTES as u64, false);
         Ok(())
@@ -257,6 +254,27 @@ impl PassReceiver {
         member.meter.end_pass();
         Ok(self.until)
     }
+}
+
+/// Writes blocks of one stamp. Run by run they enter the log's queue, so that a round of the drives serves all of a frame.
+async fn write_runs(volume: &Rc<Volume>, blocks: &[PassBlock], stamp: Stamp) -> Result<(), PassFault> {
+    let (mut under_way, mut failed) = (Vec::new(), None);
+    for run in blocks.chunk_by(|one, next| one.block.0 + 1 == next.block.0) {
+        let at = ByteOffset(run[0].block.0 * BLOCK_BYTES as u64);
+        let data = run.iter().map(|sent| Arc::clone(&sent.data)).collect();
+        let (entry, done) = volume.begin_given(GivenContent::Write(at, data), stamp).await;
+        if entry.is_entered().await {
+            under_way.push(done);
+        } else if let Err(error) = done.await {
+            failed = Some(error);
+            break;
+        }
+    }
+    // Also after a failure: nothing of this frame is under way when the next pass begins.
+    for done in under_way {
+        failed = failed.or(done.await.err());
+    }
+    failed.map_or(Ok(()), |error| Err(Error::Copy(error).into()))
 }
 
 async fn write(volume: &Volume, first: u64, data: Vec<Arc<Buffer>>, stamp: Stamp) -> Result<(), PassFault> {

@@ -3,6 +3,7 @@
 use super::{
     BlockRanges,
     block_ranges::blocks_of,
+    gathered::GatheredBlocks,
     pace::PassPace,
     steps::{PassStep, ReceiverState, kept_snapshots, steps_of, way_to},
 };
@@ -11,8 +12,8 @@ use crate::{
     connect::{Introduction, TransferWay},
     cut::GroupCut,
     frame::{
-        FRAME_BLOCKS_MAX, FrameBody, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
-        PassPointFrame, PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
+        FRAME_BLOCKS_MAX, FrameBody, PassBeginFrame, PassBlocksFrame, PassEndFrame, PassPointFrame,
+        PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
     },
     member::GroupMember,
 };
@@ -24,10 +25,10 @@ use array::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     ops::Range,
-    sync::Arc,
 };
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, World, crc32c::crc32c};
+use world::{BlockDevice, ByteCount, ByteOffset, World, crc32c::crc32c};
 
 /// Stamps that a receiver may use below that of a cut.
 const STAMPS_LEFT: u64 = 4096;
@@ -85,6 +86,8 @@ struct PassSender<'p, C> {
     channel: &'p C,
     blocks: u64,
     digest: u64,
+    /// Of the step under way: blocks that are not sent yet.
+    gathered: GatheredBlocks,
     world: &'p World,
     /// `None` of a pass that hosts wait for.
     pace: Option<PassPace>,
@@ -123,7 +126,8 @@ pub(crate) async fn send(
     };
     channel.send(FrameBody::PassBegin(begin)).await?;
     let pace = goal.is_merge.then(|| PassPace::new(world, &member.pool));
-    let mut sender = PassSender { member, channel, blocks: 0, digest: 0, world, pace };
+    let gathered = GatheredBlocks::default();
+    let mut sender = PassSender { member, channel, blocks: 0, digest: 0, gathered, world, pace };
     for &volume in &member.volumes {
         sender.send_volume(volume, goal).await?;
     }
@@ -204,6 +208,8 @@ impl<C: FrameChannel> PassSender<'_, C> {
         step: &PassStep,
         (goal, receiver): (&PassGoal, ReceiverState),
     ) -> Result<Stamp, PassEnd> {
+        // Those of a step that came to no end belong to this one, and its walk finds them.
+        self.gathered = GatheredBlocks::default();
         let key = (VolumeKey::Id(volume), SnapshotKey::Id(step.point));
         let point = self.member.pool.snapshot_device(key.0, key.1)?;
         let way = way_to(&self.member.pool, (volume, step), (goal, receiver)).await?;
@@ -220,6 +226,7 @@ impl<C: FrameChannel> PassSender<'_, C> {
         };
         walk.end().await?;
         sent?;
+        self.send_gathered(volume, &point).await?;
         match step.snapshot.clone() {
             Some(taken) if self.member.pool.has_snapshot(volume, step.point) => {
                 self.channel.send(FrameBody::PassSnapshot(PassSnapshotFrame { taken })).await?;
@@ -310,34 +317,38 @@ impl<C: FrameChannel> PassSender<'_, C> {
         &mut self,
         volume: VolumeId,
         point: &SnapshotDevice,
-        blocks: Range<u64>,
+        mut blocks: Range<u64>,
     ) -> Result<(), PassEnd> {
-        let mut first = blocks.start;
-        while first < blocks.end {
+        loop {
             let most = self.pace.as_ref().map_or(FRAME_BLOCKS_MAX as u64, PassPace::piece_blocks);
-            let count = (blocks.end - first).min(most);
-            let begun = self.world.now();
-            let at = ByteOffset(first * BLOCK_BYTES as u64);
-            let read = point.read(at, vec![Buffer::zeroed(count as usize * BLOCK_BYTES)]).await;
-            let whole = Arc::new(read.map_err(Error::Copy)?.remove(0));
-            let part = |index: usize| {
-                Arc::new(Buffer::part_of(&whole, index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES))
-            };
-            let sent = (0..count as usize)
-                .map(|index| PassBlock { block: BlockIndex(first + index as u64), data: part(index) });
-            let sent: Vec<PassBlock> = sent.collect();
-            sent.iter().for_each(|block| {
-                self.digest = self.digest.wrapping_add(u64::from(crc32c(&[&block.data])));
-            });
-            self.blocks += count;
-            self.channel.send(FrameBody::PassBlocks(PassBlocksFrame { volume, blocks: sent })).await?;
-            let bytes = count * BLOCK_BYTES as u64;
-            self.member.meter.note_pass_blocks(bytes, true);
-            let took = self.world.now().since(begun);
-            if let Some(pace) = &mut self.pace {
-                pace.rest((bytes, took), self.member).await;
+            let is_taken = self.gathered.take_from(&mut blocks, most);
+            if is_taken && self.gathered.count() < most {
+                assert!(blocks.is_empty(), "there was room for more");
+                return Ok(());
             }
-            first += count;
+            self.send_gathered(volume, point).await?;
+        }
+    }
+
+    /// Reads and sends what is gathered, as one frame.
+    async fn send_gathered(&mut self, volume: VolumeId, point: &SnapshotDevice) -> Result<(), PassEnd> {
+        let gathered = mem::take(&mut self.gathered);
+        let count = gathered.count();
+        if count == 0 {
+            return Ok(());
+        }
+        let begun = self.world.now();
+        let blocks = gathered.read(point).await?;
+        blocks.iter().for_each(|block| {
+            self.digest = self.digest.wrapping_add(u64::from(crc32c(&[&block.data])));
+        });
+        self.blocks += count;
+        self.channel.send(FrameBody::PassBlocks(PassBlocksFrame { volume, blocks })).await?;
+        let bytes = count * BLOCK_BYTES as u64;
+        self.member.meter.note_pass_blocks(bytes, true);
+        let took = self.world.now().since(begun);
+        if let Some(pace) = &mut self.pace {
+            pace.rest((bytes, took), self.member).await;
         }
         Ok(())
     }
