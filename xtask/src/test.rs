@@ -115,6 +115,7 @@ pub fn run(options: &TestOptions) -> Result<()> {
         times.warnings().iter().for_each(|warning| println!("{warning}"));
     }
     println!("total: {}", step::seconds(took));
+    tally.warnings.iter().for_each(|warning| println!("{warning}"));
     tally.panics.iter().for_each(|panic| println!("{panic}"));
     println!("{}", tally.summary());
     if tally.failed > 0 {

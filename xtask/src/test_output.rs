@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     pub skipped: u64,
     /// The `note:` lines, each with its test's name.
     pub notes: Vec<String>,
+    /// The `warning:` lines of tests that passed, to be shown again at the end of the run.
+    pub warnings: Vec<String>,
     /// The panics of failed tests without their backtraces, to be shown again at the end of the run.
     pub panics: Vec<String>,
     /// Lines of the last panic that may still be taken.
@@ -108,6 +110,7 @@ impl Tally {
                 self.skipped_by_word.push(self.test.clone())
             }
             "note: " => self.notes.push(said["note: ".len()..].to_owned()),
+            "warning: " => self.warnings.push(said.clone()),
             _ => {}
         }
         Some(said)

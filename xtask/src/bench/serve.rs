@@ -66,6 +66,13 @@ impl Server {
         Ok(serde_json::from_str(&self.get(path)?)?)
     }
 
+    /// Ends it as a loss of its machine would.
+    pub(super) fn kill(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -126,9 +133,7 @@ fn processor_seconds(stat: &str) -> Result<f64> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

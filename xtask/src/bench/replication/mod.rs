@@ -3,8 +3,12 @@
 //! The local figures are of volumes of no group, one in a pool of its own at each site, which get the same writes at one
 //! time: in a group both sites write, and both are this machine.
 
+mod automatic;
 mod costs;
+mod merges;
 mod mirror;
+mod nbd_host;
+mod periodic;
 pub(crate) mod relay;
 mod sites;
 
@@ -18,7 +22,7 @@ use super::{
 use anyhow::{Context, Result, ensure};
 use mirror::Mirror;
 use serde_json::json;
-use sites::Sites;
+use sites::{Sites, SitesPlan};
 use std::{path::Path, process::Command, thread, time::Duration};
 
 /// Round trips of the line, in milliseconds; 0 is a connection without the relay.
@@ -33,21 +37,49 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
             .to_owned(),
     );
     let mut rows = Vec::new();
-    let direct = Sites::begin(setting, ours, false)?;
-    synchronous((setting, &direct), 0, &mut rows)?;
-    costs::run(setting, &direct, &mut rows)?;
-    drop(direct);
-    let delayed = Sites::begin(setting, ours, true)?;
-    for round_trip in &ROUND_TRIPS_MS[1..] {
-        synchronous((setting, &delayed), *round_trip, &mut rows)?;
+    if wants_part(setting, "sync") {
+        streams((setting, ours), record, &mut rows)?;
     }
-    if crate::step::succeeds(Command::new("qemu-storage-daemon").arg("--version")) {
-        beside_mirror(setting, &delayed, &mut rows)?;
-    } else {
-        record.method("qemu-storage-daemon is not installed: its mirror is not measured".to_owned());
+    if wants_part(setting, "merge") {
+        merges::run(setting, ours, &mut rows)?;
+    }
+    if wants_part(setting, "killed") {
+        automatic::run(setting, ours, &mut rows)?;
+    }
+    if wants_part(setting, "periodic") {
+        periodic::run((setting, ours), record, &mut rows)?;
     }
     rows.retain(|row| setting.wants(&row.what));
     Ok(rows)
+}
+
+/// Parts whose rows begin with their names; all of them, if `--only` begins with none of these.
+fn wants_part(setting: &Setting, part: &str) -> bool {
+    const PARTS: [&str; 4] = ["sync", "merge", "killed", "periodic"];
+    let is_named = |part: &&str| setting.only.starts_with(*part);
+    is_named(&part) || !PARTS.iter().any(is_named)
+}
+
+/// What hosts of groups that stream notice, and what it costs.
+fn streams(
+    (setting, ours): (&Setting, &OurPrograms),
+    record: &mut Record,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let direct = Sites::begin(setting, ours, &SitesPlan::small(false))?;
+    synchronous((setting, &direct), 0, rows)?;
+    costs::run(setting, &direct, rows)?;
+    drop(direct);
+    let delayed = Sites::begin(setting, ours, &SitesPlan::small(true))?;
+    for round_trip in &ROUND_TRIPS_MS[1..] {
+        synchronous((setting, &delayed), *round_trip, rows)?;
+    }
+    if crate::step::succeeds(Command::new("qemu-storage-daemon").arg("--version")) {
+        beside_mirror(setting, &delayed, rows)?;
+    } else {
+        record.method("qemu-storage-daemon is not installed: its mirror is not measured".to_owned());
+    }
+    Ok(())
 }
 
 fn pairs_and_seconds(setting: &Setting) -> (usize, f64) {

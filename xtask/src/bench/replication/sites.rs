@@ -16,21 +16,44 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A minute of a line is merged in less.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Pause between two looks at a state.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Volumes of the first site: two of groups, and one of no group in a pool of its own.
-const VOLUMES: [(&str, &str); 3] = [("sync", "mail"), ("async", "mail"), ("local", "own")];
+/// The volume of no group, which each site has in a pool of its own.
+const LOCAL: (&str, &str) = ("local", "own");
+
+/// What the sites of a bench are.
+pub(super) struct SitesPlan {
+    /// The line can delay, and have a rate.
+    pub has_relay: bool,
+    /// Names of the groups, each of which has one volume of its name, with what `dr create` is told of its mode.
+    pub groups: Vec<(&'static str, String)>,
+    pub volume_mib: u32,
+}
+
+impl SitesPlan {
+    /// Groups in sync and async over small volumes.
+    pub fn small(has_relay: bool) -> Self {
+        let groups = ["sync", "async"].map(|mode| (mode, format!("--mode {mode}")));
+        Self { has_relay, groups: groups.into(), volume_mib: 119 }
+    }
+
+    fn volumes(&self) -> Vec<(&'static str, &'static str)> {
+        self.groups.iter().map(|(name, _)| (*name, "mail")).chain([LOCAL]).collect()
+    }
+}
 
 /// A server of one site.
 pub(super) struct Site {
     name: &'static str,
     program: PathBuf,
     folder: PathBuf,
-    socket: PathBuf,
+    pub socket: PathBuf,
     pub server: Server,
     port: u16,
+    volume_mib: u32,
 }
 
 impl Site {
@@ -38,20 +61,32 @@ impl Site {
         setting: &Setting,
         ours: &OurPrograms,
         name: &'static str,
-        volumes: &[(&str, &str)],
+        (volumes, volume_mib): (&[(&str, &str)], u32),
     ) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let folder = setting.folder.join(name);
         fs::create_dir_all(&folder)?;
         let socket = folder.join("nbd.sock");
-        fs::write(folder.join("site.toml"), site_file(name, (&socket, port), volumes))?;
+        fs::write(folder.join("site.toml"), site_file(name, (&socket, port), (volumes, volume_mib)))?;
         let server = Server::begin(ours, &folder)?;
-        Ok(Self { name, program: ours.program(), folder, socket, server, port })
+        Ok(Self { name, program: ours.program(), folder, socket, server, port, volume_mib })
+    }
+
+    /// Ends the server as a loss of its machine would.
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// Starts it again.
+    pub fn start(&mut self, ours: &OurPrograms) -> Result<()> {
+        self.server = Server::begin(ours, &self.folder)?;
+        Ok(())
     }
 
     /// Names further volumes in the site's file.
     fn apply(&self, volumes: &[(&str, &str)]) -> Result<()> {
-        fs::write(self.folder.join("site.toml"), site_file(self.name, (&self.socket, self.port), volumes))?;
+        let text = site_file(self.name, (&self.socket, self.port), (volumes, self.volume_mib));
+        fs::write(self.folder.join("site.toml"), text)?;
         self.verb(&["apply", "site.toml"]).map(drop)
     }
 
@@ -59,6 +94,19 @@ impl Site {
     pub fn verb(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
         step::output(command.current_dir(&self.folder).args(words).args(["--state", "state"]))
+    }
+
+    /// Output of a verb whose judgement may be bad.
+    pub fn verb_of_any_end(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        let output = command.current_dir(&self.folder).args(words).args(["--state", "state"]).output()?;
+        ensure!(
+            !output.stdout.is_empty(),
+            "spindle {}: {}",
+            words.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     fn status(&self) -> Result<Value> {
@@ -75,6 +123,14 @@ impl Site {
         Ok(rows.into_iter().find(|row| row["name"] == name).unwrap_or_default())
     }
 
+    /// Bytes that this side has put on its line to the other one since they are connected, framing included.
+    pub fn line_bytes(&self) -> Result<f64> {
+        let status = self.status()?;
+        let peers = status["site"]["peers"].as_array().cloned().unwrap_or_default();
+        let connections = peers.iter().filter_map(|peer| peer["connections"].as_array()).flatten();
+        Ok(connections.filter_map(|connection| connection["line_bytes"].as_f64()).sum())
+    }
+
     /// Waits until a group has this role and state, in sync if it is so.
     pub fn wait_for(&self, group: &str, (role, state): (&str, &str), is_sync: bool) -> Result<()> {
         until(&format!("{group} is {role}, {state} at {}", self.name), || {
@@ -89,17 +145,24 @@ impl Site {
     }
 }
 
-fn site_file(name: &str, (socket, port): (&Path, u16), volumes: &[(&str, &str)]) -> String {
+fn site_file(
+    name: &str,
+    (socket, port): (&Path, u16),
+    (volumes, volume_mib): (&[(&str, &str)], u32),
+) -> String {
+    let volume_gb = f64::from(volume_mib) * f64::from(1 << 20) / 1e9;
+    // Two volumes at least, each written again while it is there.
+    let drive_gb = volume_gb * 4.0 + 0.5;
     let mut text = format!(
         "[serve]\nsite = '{name}'\nnbd = 'unix:{}'\niscsi = 'none'\n[[site]]\nname = '{name}'\n[replication]\n\
          listen = '127.0.0.1:{port}'\n",
         socket.display()
     );
     for pool in ["mail", "own"] {
-        text += &format!("[[group]]\nname = '{pool}'\ndrives = 2\ndrive_gb = 1.0\n");
+        text += &format!("[[group]]\nname = '{pool}'\ndrives = 2\ndrive_gb = {drive_gb:.2}\n");
     }
     for (volume, pool) in volumes {
-        text += &format!("[[volume]]\nname = '{volume}'\ngroup = '{pool}'\ngb = 0.125\n");
+        text += &format!("[[volume]]\nname = '{volume}'\ngroup = '{pool}'\ngb = {volume_gb:.6}\n");
         text += &format!("[[nbd]]\nname = '{volume}'\nvolume = '{pool}/{volume}'\n");
     }
     text
@@ -113,15 +176,16 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// Both sites, alike; through a relay if the line is to delay.
-    pub fn begin(setting: &Setting, ours: &OurPrograms, has_relay: bool) -> Result<Self> {
+    /// Both sites, alike.
+    pub fn begin(setting: &Setting, ours: &OurPrograms, plan: &SitesPlan) -> Result<Self> {
         for name in ["boston", "denver"] {
             // Of the pair before.
             let _ = fs::remove_dir_all(setting.folder.join(name));
         }
-        let boston = Site::begin(setting, ours, "boston", &VOLUMES)?;
-        let denver = Site::begin(setting, ours, "denver", &VOLUMES[2..])?;
-        let relay = if has_relay { Some(DelayRelay::to(boston.port)?) } else { None };
+        let volumes = plan.volumes();
+        let boston = Site::begin(setting, ours, "boston", (&volumes, plan.volume_mib))?;
+        let denver = Site::begin(setting, ours, "denver", (&[LOCAL], plan.volume_mib))?;
+        let relay = if plan.has_relay { Some(DelayRelay::to(boston.port)?) } else { None };
         let port = relay.as_ref().map_or(boston.port, |relay| relay.port);
         fs::write(denver.folder.join("token"), boston.verb(&["dr", "token"])?)?;
         denver.verb(&["dr", "pair", "boston", &format!("127.0.0.1:{port}"), "--pairing-token", "token"])?;
@@ -130,17 +194,20 @@ impl Sites {
             command.current_dir(&boston.folder).args(["dr", "status", "--state", "state"]);
             Ok(String::from_utf8_lossy(&command.output()?.stdout).contains("denver: connected"))
         })?;
-        for mode in ["sync", "async"] {
-            let volume = format!("mail/{mode}");
-            boston.verb(&["dr", "create", mode, &volume, "--to", "denver", "--mode", mode])?;
-            boston.wait_for(mode, ("primary", "streaming"), mode == "sync")?;
+        for (name, mode) in &plan.groups {
+            let volume = format!("mail/{name}");
+            let words = ["dr", "create", name, &volume, "--to", "denver"].into_iter().chain(mode.split(' '));
+            boston.verb(&words.collect::<Vec<_>>())?;
+            let is_periodic = mode.contains("periodic");
+            let state = if is_periodic { "waiting" } else { "streaming" };
+            boston.wait_for(name, ("primary", state), mode.contains("--mode sync"))?;
         }
-        denver.apply(&VOLUMES)?;
+        denver.apply(&volumes)?;
         let fill = |uri: String| {
             let jobs = Jobs::nbd_once(&uri).job_without_file("fill", "rw=write bs=256k iodepth=4");
             jobs.run(&setting.folder).map(drop)
         };
-        VOLUMES.iter().try_for_each(|(volume, _)| fill(boston.uri(volume)))?;
+        volumes.iter().try_for_each(|(volume, _)| fill(boston.uri(volume)))?;
         fill(denver.uri("local"))?;
         Ok(Self { boston, denver, relay })
     }
@@ -159,7 +226,7 @@ impl Sites {
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !is_so()? {
-        ensure!(begun.elapsed() < PATIENCE, "after a minute still not: {what}");
+        ensure!(begun.elapsed() < PATIENCE, "after {} s still not: {what}", PATIENCE.as_secs());
         thread::sleep(LOOK);
     }
     Ok(())
