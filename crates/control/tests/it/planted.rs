@@ -5,7 +5,7 @@ use std::{fmt::Debug, panic};
 /// The seed that shows `bug`, and how it fails: the remembered one, or, if that shows it no longer and in full
 /// runs, the first of `seeds`. `run` returns how a seed fails.
 ///
-/// A note names that first seed if another one is remembered. None if the bug escapes.
+/// A warning names that first seed if another one is remembered. None if the bug escapes.
 pub fn noticed<F>(
     bug: impl Debug,
     (remembered, seeds): (u64, u64),
@@ -19,7 +19,7 @@ pub fn noticed<F>(
     }
     let (seed, failure) = (0..seeds).find_map(|seed| Some((seed, run(seed)?)))?;
     if seed != remembered {
-        println!("note: the table is out of date: seed {seed} shows {bug:?}, not {remembered}");
+        println!("warning: the table is out of date: seed {seed} shows {bug:?}, not {remembered}");
     }
     Some((seed, failure))
 }

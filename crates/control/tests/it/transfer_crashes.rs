@@ -435,7 +435,7 @@ fn copies_refreshes_and_moves_come_to_their_end_however_often_the_server_is_kill
 #[test]
 fn a_copy_that_is_taken_for_done_is_noticed() {
     let bug = ApplyBug::IncompleteCopyTakenForDone;
-    let noticed = crate::planted::noticed(bug, (0, 40), |seed| with_bug(bug, || lives(seed).err()));
+    let noticed = crate::planted::noticed(bug, (7, 40), |seed| with_bug(bug, || lives(seed).err()));
     let (_, found) = noticed.expect("one of the seeds interrupts a copy");
     assert!(found.contains("is not there") || found.contains("Refresh"), "{found}");
 }
