@@ -22,8 +22,9 @@
 //!
 //! Parts run on threads of their own: this is all they share.
 
+use crate::joint_cut::CutMeeting;
 use array::format::GroupId;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Parts of a group at most.
 pub const JOINT_PARTS_MAX: usize = 8;
@@ -95,6 +96,8 @@ struct JointState {
     /// Numbers of openings and flows, each given once.
     numbers: u64,
     parts: Vec<PartStanding>,
+    /// The cut under way, as long as a part takes part in it.
+    meeting: Weak<CutMeeting>,
 }
 
 /// The parts of a group at one site.
@@ -108,7 +111,8 @@ impl JointGroup {
         assert!((2..=JOINT_PARTS_MAX).contains(&parts), "a joint group has several parts");
         let parts = vec![PartStanding::default(); parts];
         let (phase, join) = (JointPhase::Apart, JoinId::NONE);
-        Arc::new(Self(Mutex::new(JointState { phase, join, era: 1, numbers: 0, parts })))
+        let meeting = Weak::new();
+        Arc::new(Self(Mutex::new(JointState { phase, join, era: 1, numbers: 0, parts, meeting })))
     }
 
     fn lock(&self) -> MutexGuard<'_, JointState> {
@@ -265,6 +269,16 @@ impl JointGroup {
     /// All parts that are open here lead, and may serve.
     pub fn all_serve(&self) -> bool {
         self.lock().parts.iter().filter(|part| part.opening > 0).all(|part| part.leading > 0 && part.serves)
+    }
+
+    /// The cut under way, or a new one for so many parts.
+    pub(crate) fn meeting(&self, new: impl FnOnce(usize) -> Arc<CutMeeting>) -> Arc<CutMeeting> {
+        let mut state = self.lock();
+        state.meeting.upgrade().unwrap_or_else(|| {
+            let meeting = new(state.parts.len());
+            state.meeting = Arc::downgrade(&meeting);
+            meeting
+        })
     }
 
     /// This side has joined as a secondary, with one of its parts.

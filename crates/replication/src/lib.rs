@@ -15,6 +15,7 @@ pub mod group_record;
 pub mod group_state;
 pub mod held_answers;
 pub mod held_snapshots;
+pub mod joint_cut;
 pub mod joint_group;
 pub mod lineage;
 pub mod link;

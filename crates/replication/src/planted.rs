@@ -79,6 +79,12 @@ pub enum ReplicationBug {
     JointStateIgnored,
     /// A promoted side does not look whether other parts have joined.
     JoinNotSettled,
+    /// A part is cloned at a moment of its own, and not while all parts are held.
+    ClonedAtOwnMoment,
+    /// A part that is cut applies what comes while it waits for the others.
+    CutWithoutHold,
+    /// Parts that are apart are cloned as they are.
+    ClonedApart,
     /// A promotion that may lose something begins an epoch without a write.
     LossyEpochUnwritten,
 }
@@ -130,6 +136,10 @@ impl ReplicationBug {
         (Self::JointStateIgnored, 148),
         (Self::JoinNotSettled, 224),
     ];
+
+    /// Bugs of clones of such groups, each with a seed of a life that shows it.
+    pub const OF_JOINT_CLONES: [(Self, u64); 3] =
+        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 15), (Self::ClonedApart, 2)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];

@@ -116,6 +116,7 @@ mod tokens_of_pools;
 mod top;
 mod two_sites;
 mod two_sites_auto;
+mod two_sites_clones;
 mod two_sites_etcd;
 mod two_sites_events;
 mod two_sites_file;

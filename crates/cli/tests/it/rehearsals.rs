@@ -21,28 +21,32 @@ use world::{
     real::{self, RealOptions, Sockets},
 };
 
-const SHAPE: [&str; 6] = ["--size", "16MiB", "--cache", "4MiB", "--threads", "2"];
+pub const SHAPE: [&str; 6] = ["--size", "16MiB", "--cache", "4MiB", "--threads", "2"];
 
 impl Site {
-    fn said(&self, verb: &[&str]) -> ProgramOutput {
+    pub fn said(&self, verb: &[&str]) -> ProgramOutput {
         self.bench.run(&[verb, &["--state", "state"]].concat())
     }
 
     /// The answer of a rehearsal, with its exit code.
-    fn rehearsed(&self, options: &[&str]) -> (Option<i32>, serde_json::Value) {
+    pub fn rehearsed(&self, options: &[&str]) -> (Option<i32>, serde_json::Value) {
         let said = self.said(&[&["failover", "sg1", "--rehearse", "--json"], options].concat());
         assert!(said.code != Some(2), "{}", said.stderr);
         (said.code, json_of(&said.stdout))
     }
 
-    fn starts(&self, verb: &[&str]) -> Child {
+    pub fn starts(&self, verb: &[&str]) -> Child {
         let mut command = self.bench.command(&[verb, &["--state", "state"]].concat());
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// Volumes of the pool that a rehearsal made.
     fn clones(&self) -> Vec<String> {
-        let said = self.bench.run(&["pool", "show", "mail", "--json", "--server", "unix:state/spindle.sock"]);
+        self.clones_in("mail")
+    }
+
+    pub fn clones_in(&self, pool: &str) -> Vec<String> {
+        let said = self.bench.run(&["pool", "show", pool, "--json", "--server", "unix:state/spindle.sock"]);
         let all = said.stdout.split('"').filter(|word| word.contains("-rehearsal"));
         all.map(str::to_owned).collect()
     }
@@ -65,8 +69,8 @@ fn are_in_sync((boston, denver): (&Site, &Site)) {
 }
 
 /// Overwrites a segment in the middle of the longest log file on a volume. Returns the name of the file.
-fn damage_log(site: &Site) -> String {
-    let uri: NbdUri = site.uri().parse().unwrap();
+pub fn damage_log(uri: &str) -> String {
+    let uri: NbdUri = uri.parse().unwrap();
     real::run(7, RealOptions::default(), async |world: World| {
         let client = Client::connect(&world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap();
         let device: Rc<dyn BlockDevice> = Rc::new(client);
@@ -132,7 +136,7 @@ fn a_rehearsal_recovers_the_databases_while_the_primary_is_written_and_finds_a_d
     assert_eq!((&boston.row()["state"], &boston.row()["is_alone"]), (&"streaming".into(), &false.into()));
     load.kill().unwrap();
     load.wait().unwrap();
-    let name = damage_log(&boston);
+    let name = damage_log(&boston.uri());
     are_in_sync((&boston, &denver));
     let (code, answer) = denver.rehearsed(&[]);
     assert_eq!((code, &answer["outcome"]), (Some(1), &"failed".into()), "{answer}");

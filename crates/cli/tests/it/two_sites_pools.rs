@@ -11,24 +11,24 @@ use crate::{
 use std::{thread, time::Duration};
 
 /// Databases in one pool and logs in the other.
-const LOGS: &str = "[[group]]\nname = 'logs'\ndrives = 2\ndrive_gb = 0.4\n";
-const VOLUMES: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n\
+pub const LOGS: &str = "[[group]]\nname = 'logs'\ndrives = 2\ndrive_gb = 0.4\n";
+pub const VOLUMES: &str = "[[volume]]\nname = 'disk'\ngroup = 'mail'\ngb = 0.125\n\
                        [[volume]]\nname = 'log'\ngroup = 'logs'\ngb = 0.125\n\
                        [[nbd]]\nname = 'disk'\nvolume = 'mail/disk'\n[[nbd]]\nname = 'log'\nvolume = 'logs/log'\n";
 
 /// The rows of both parts.
-fn rows(site: &Site) -> Vec<serde_json::Value> {
+pub fn rows(site: &Site) -> Vec<serde_json::Value> {
     let rows = site.rows();
     assert_eq!(rows.len(), 2, "{rows:?}");
     rows
 }
 
-fn are(site: &Site, role: &str, state: &str) -> bool {
+pub fn are(site: &Site, role: &str, state: &str) -> bool {
     rows(site).iter().all(|row| row["role"] == role && row["state"] == state)
 }
 
 /// Both parts stream in sync, and the other site shows what it has.
-fn are_together(site: &Site) -> bool {
+pub fn are_together(site: &Site) -> bool {
     let is_so = |row: &serde_json::Value| {
         row["part"]["is_together"] == true && row["is_alone"] == false && row["serves"] == true
     };
@@ -109,21 +109,21 @@ fn a_group_of_two_pools_is_made_moved_and_taken_over_as_one() {
 }
 
 /// A host that writes to both pools, one block after the other: each write begins once the one before was answered.
-struct OrderedHost {
+pub struct OrderedHost {
     exports: [Typed; 2],
     answered: u64,
     /// After each write.
-    pause: Duration,
+    pub pause: Duration,
 }
 
 impl OrderedHost {
-    fn at(site: &Site, answered: u64) -> Self {
+    pub fn at(site: &Site, answered: u64) -> Self {
         let exports = ["disk", "log"].map(|export| Typed::at(&site.uri_of(export)));
         Self { exports, answered, pause: Duration::ZERO }
     }
 
     /// Writes until it gets no answer, or has had so many. Returns the number of answered writes.
-    fn write(mut self, most: u64) -> u64 {
+    pub fn write(mut self, most: u64) -> u64 {
         while self.answered < most {
             let number = self.answered;
             let export = &mut self.exports[number as usize % 2];
@@ -147,7 +147,12 @@ fn pattern(number: u64) -> u8 {
 ///
 /// If it has one without those before it.
 fn writes_at(site: &Site) -> u64 {
-    let contents = ["disk", "log"].map(|export| {
+    writes_in(site, ["disk", "log"])
+}
+
+/// The same of other exports.
+pub fn writes_in(site: &Site, exports: [&str; 2]) -> u64 {
+    let contents = exports.map(|export| {
         let copy = site.bench.path(&format!("copy-of-{export}"));
         judge("qemu-img", &["convert", "-O", "raw", &site.uri_of(export), copy.to_str().unwrap()]);
         std::fs::read(copy).unwrap()

@@ -5,6 +5,7 @@ pub use super::etcd_access::EtcdUser;
 use super::{
     etcd_access::{ETCD_PORT, ETCD_SCHEME, ETCD_TLS_SCHEME, EtcdCluster, WitnessTls},
     etcd_witness::EtcdWitness,
+    joint_readers::JointReaders,
     kept_services::KeptServices,
     merge_turns::MergeTurns,
     remembered_clients::ClientMemory,
@@ -28,6 +29,7 @@ use std::{
     rc::Rc,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
+use tokio::sync::Notify;
 use world::{Address, LocalFuture, Network, World};
 
 /// Makes the network on the thread of a pool.
@@ -58,6 +60,9 @@ struct DrAccessState {
     merge_turns: MergeTurns,
     /// Groups with volumes in several pools.
     joints: Mutex<BTreeMap<GroupId, Arc<JointGroup>>>,
+    joint_readers: Mutex<BTreeMap<GroupId, Arc<JointReaders>>>,
+    /// A view of such a group is to be made, or was made.
+    readers_changed: Arc<Notify>,
 }
 
 impl DrAccess {
@@ -86,6 +91,17 @@ impl DrAccess {
         let mut joints = self.0.joints.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || JointGroup::new(part.parts.into());
         Arc::clone(joints.entry(part.whole).or_insert_with(new))
+    }
+
+    /// The readers of the group that a part is of.
+    pub(super) fn joint_readers(&self, part: &JointPart) -> Arc<JointReaders> {
+        let mut readers = self.0.joint_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || JointReaders::new(part.whole, part.parts.into(), &self.0.readers_changed);
+        Arc::clone(readers.entry(part.whole).or_insert_with(new))
+    }
+
+    pub(super) fn readers_changed(&self) -> &Arc<Notify> {
+        &self.0.readers_changed
     }
 
     /// The turns of the groups that merge.

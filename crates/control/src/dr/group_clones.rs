@@ -6,12 +6,15 @@ use array::{
     format::VolumeId,
     pool::{NewClone, VolumeInfo, VolumeKey},
 };
-use replication::secondary::{SecondaryGroup, ShownCloneError};
+use replication::{
+    joint_cut::JointCutId,
+    secondary::{SecondaryGroup, ShownCloneError},
+};
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 /// Pause and number of attempts while a command is in parts, some of which have not come.
 const PART_PAUSE: Duration = Duration::from_millis(20);
-const PART_ATTEMPTS: usize = 100;
+const PART_ATTEMPTS: u8 = 100;
 
 /// A use of clones: a volume has one clone for each at most.
 pub(super) struct CloneUse {
@@ -36,25 +39,40 @@ pub(crate) fn free_name(all: &[VolumeInfo], plain: &str, clone: VolumeId) -> Str
     names.find(|name| !is_taken(name)).expect("numbers do not end")
 }
 
-/// Clones volumes of a group between two commands.
+/// Clones volumes of a group between two commands; those of a part together with the other parts, which name the same `cut`.
 pub(super) async fn clone_all(
     served: &ServedPool,
     follower: &SecondaryGroup,
-    new: &[(VolumeId, NewClone)],
+    (cut, new): (JointCutId, &[(VolumeId, NewClone)]),
 ) -> Result<(), ShownCloneError> {
-    for _ in 1..PART_ATTEMPTS {
-        match follower.clone_shown(new).await {
-            Err(ShownCloneError::PartOfCommand) => served.world.sleep(PART_PAUSE).await,
+    let is_part = follower.member().joint().is_some();
+    for attempt in 1_u8.. {
+        let cloned = match is_part {
+            true => follower.clone_part(attempt_at(cut, attempt), new).await,
+            false => follower.clone_shown(new).await,
+        };
+        match cloned {
+            // The other parts make their next attempt, too.
+            Err(error) if error.passes() && attempt < PART_ATTEMPTS => {
+                served.world.sleep(PART_PAUSE).await;
+            }
             done => return done,
         }
     }
-    follower.clone_shown(new).await
+    unreachable!("the last attempt returned")
+}
+
+fn attempt_at(JointCutId(mut id): JointCutId, attempt: u8) -> JointCutId {
+    id[15] ^= attempt;
+    JointCutId(id)
 }
 
 /// Advice on clones that could not be made.
 pub(super) fn advice_on(error: &ShownCloneError) -> &'static str {
     match error {
         ShownCloneError::Pool(_) => "see the pool's messages",
+        ShownCloneError::PartMissing => "open that pool; see 'spindle dr status'",
+        ShownCloneError::OtherCut | ShownCloneError::OtherPart { .. } => "try again; see 'spindle dr status'",
         ShownCloneError::PartOfCommand | ShownCloneError::StampTaken => {
             "try again after the next write of a host"
         }

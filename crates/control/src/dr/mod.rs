@@ -11,7 +11,7 @@
 //!
 //! Reading order: `thread_channel`, [`group_services`], `group_clients`, `remembered_clients`, `set_memory`, `kept_services`, `service_plan`, `could_serve`, `shared_targets`,
 //! `pool_services`, [`group_view`], [`group_report`], `etcd_access`, `etcd_gateway`, `etcd_witness`, [`access`], `group_orders`, `hosted_group`, `snapshot_locks`, [`held_views`], `takeover`,
-//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `verdict_exchange`, `peer_session`, [`link_view`], [`link_thread`],
+//! `host_withholding`, `pool_groups`, `pool_clients`, `group_clones`, [`rehearsal`], `joint_readers`, `replica_views`; [`mode`], `site_message`, `part_inbox`, `service_exchange`, `client_exchange`, `set_exchange`, `verdict_exchange`, `peer_session`, [`link_view`], [`link_thread`],
 //! [`line_test`].
 
 pub mod access;
@@ -31,6 +31,7 @@ mod handing_over;
 pub mod held_views;
 mod host_withholding;
 mod hosted_group;
+mod joint_readers;
 pub(crate) mod kept_services;
 pub mod line_test;
 pub mod link_thread;

@@ -74,7 +74,7 @@ pub(crate) struct PoolDrGroups {
     pub(super) world: World,
     pub(super) pool: Rc<Pool>,
     pub(super) notices: NoticeSender,
-    access: DrAccess,
+    pub(super) access: DrAccess,
     pub(super) groups: RefCell<BTreeMap<GroupId, Rc<HostedGroup>>>,
     pub(super) damaged: RefCell<Vec<(GroupId, String)>>,
     /// Held while replicas have no record yet, and while such are deleted.

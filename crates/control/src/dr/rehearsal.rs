@@ -8,6 +8,7 @@
 //! 2. Clones go when the rehearsal is ended, when no client used them for its idle time, and at the end of its longest time:
 //!    whichever comes first. A caller that is killed leaves nothing.
 //! 3. The flow of the group waits while the cut and the clones are made, and for nothing else.
+//! 4. Of a group with volumes in several pools each part is rehearsed by its pool, and all clones are of one state.
 
 use super::group_clones::{CloneUse, SurplusClones, advice_on, clone_all, free_name};
 use crate::pool_thread::ServedPool;
@@ -15,7 +16,10 @@ use array::{
     format::{GroupId, Stamp, VolumeId},
     pool::{NewClone, Pool, SnapshotKey, VolumeKey},
 };
-use replication::secondary::{KeptState, SecondaryGroup, ShownCloneError};
+use replication::{
+    joint_cut::JointCutId,
+    secondary::{KeptState, SecondaryGroup, ShownCloneError},
+};
 use report::Refusal;
 use serving::export::{WantedExport, WantedExports};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
@@ -61,6 +65,20 @@ pub struct RehearsedVolume {
     /// Name of the NBD export of the clone.
     pub export: String,
     pub bytes: u64,
+}
+
+/// The reason for which a part of a group, or the group in one pool, is not rehearsed.
+#[derive(Clone, Debug)]
+pub(crate) struct RehearsalRefusal {
+    pub refusal: Refusal,
+    /// Another part has the cause.
+    pub is_effect: bool,
+}
+
+impl From<Refusal> for RehearsalRefusal {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, is_effect: false }
+    }
 }
 
 struct Rehearsal {
@@ -137,36 +155,45 @@ impl PoolRehearsals {
         self.surplus.delete(served).await;
     }
 
-    /// Clones a group and serves the clones.
+    /// Clones a group and serves the clones. To be called in all pools of a group with several.
     ///
     /// # Errors
     ///
     /// The group is not secondary here, has nothing that could be promoted, or is being rehearsed; or the pool cannot write.
-    pub async fn begin(&self, served: &Rc<ServedPool>, new: NewRehearsal) -> Result<RehearsalView, Refusal> {
+    pub async fn begin(
+        &self,
+        served: &Rc<ServedPool>,
+        new: NewRehearsal,
+    ) -> Result<RehearsalView, RehearsalRefusal> {
         let (name, follower) = served.dr.follower(new.group)?;
         if let Some(one) = self.under_way.borrow().get(&new.group) {
             return match one.new.rehearsal == new.rehearsal {
                 true => Ok(one.view.clone()),
-                false => Err(Refusal::new(
+                false => Err(RehearsalRefusal::from(Refusal::new(
                     format!("{name} is being rehearsed already"),
                     "wait for its end; 'spindle dr status' shows it",
-                )),
+                ))),
             };
         }
         let clones = clones_for(served, &name, &follower);
         self.surplus.add(clones.iter().map(|clone| clone.clone));
         self.surplus.delete(served).await;
-        let is_merging = follower.member().state().unfinished.is_some();
+        let state = follower.member().state();
+        let is_merging = state.unfinished.is_some() || state.joint.is_apart();
         let before = shown_stamp(&follower);
         let cloned = match &new.at {
             Some(state) => clone_state(served, state, &new_clones(&clones)).await,
-            None => clone_all(served, &follower, &new_clones(&clones)).await,
+            None => {
+                let cut = JointCutId(new.rehearsal);
+                clone_all(served, &follower, (cut, &new_clones(&clones))).await
+            }
         };
         if let Err(error) = cloned {
             self.surplus.add(clones.iter().map(|clone| clone.clone));
             self.surplus.delete(served).await;
             let problem = format!("{name} cannot be rehearsed now: {error}");
-            return Err(Refusal::new(problem, advice_on(&error)));
+            let is_effect = matches!(error, ShownCloneError::OtherPart { .. });
+            return Err(RehearsalRefusal { refusal: Refusal::new(problem, advice_on(&error)), is_effect });
         }
         let state = new.at.clone().or_else(|| {
             // Nothing came meanwhile.
@@ -205,6 +232,9 @@ impl PoolRehearsals {
 
 /// The stamp of what a promotion now would show.
 fn shown_stamp(follower: &SecondaryGroup) -> Stamp {
+    if follower.member().joint().is_some() {
+        return follower.shown();
+    }
     let pass = follower.member().state().unfinished;
     pass.map_or_else(|| follower.has(), |pass| pass.since.stamps()[0])
 }
@@ -237,6 +267,11 @@ fn clones_for(served: &ServedPool, group: &str, follower: &SecondaryGroup) -> Ve
     let all = served.pool.volumes();
     let ids = follower.member().ids();
     let volumes = all.iter().filter(|info| ids.contains(&info.volume));
+    // Volumes of two pools may have one name.
+    let of_part = match follower.member().joint() {
+        Some((_, part)) => format!("{}-", part + 1),
+        None => String::new(),
+    };
     let clone = |info: &array::pool::VolumeInfo| {
         let clone = CLONES.clone_of(info.volume);
         RehearsedVolume {
@@ -244,7 +279,7 @@ fn clones_for(served: &ServedPool, group: &str, follower: &SecondaryGroup) -> Ve
             name: info.name.clone(),
             clone,
             clone_name: free_name(&all, &format!("{}-rehearsal", info.name), clone),
-            export: format!("{group}-rehearsal-{}", info.name),
+            export: format!("{group}-rehearsal-{of_part}{}", info.name),
             bytes: info.size_bytes,
         }
     };

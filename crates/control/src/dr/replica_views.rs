@@ -7,14 +7,19 @@
 //! 2. A view is clones, whose identities follow from those of the volumes: a server that was killed knows what it had made,
 //!    and deletes it when it opens the pool.
 //! 3. The flow of the group waits while the cut and the clones are made, and for nothing else.
+//! 4. Of a group with volumes in several pools the readers in all of them see one cut ([`super::joint_readers`]).
 
-use super::group_clones::{CloneUse, SurplusClones, advice_on, clone_all, free_name};
+use super::{
+    group_clones::{CloneUse, SurplusClones, advice_on, clone_all, free_name},
+    joint_readers::{JointReaders, LOOKS_UNUSED},
+};
 use crate::pool_thread::ServedPool;
 use array::{
     format::{GroupId, VolumeId},
     pool::{NewClone, REPLICA_POINT, VolumeKey},
     volume::VolumeDevice,
 };
+use replication::joint_cut::JointCutId;
 use report::Refusal;
 use serving::export::{READERS_CLONE, ReplicaDevice, ReplicaViews, name_of, replica_of};
 use std::{
@@ -24,6 +29,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::sync::Notify;
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, Geometry, IoError, IoErrorKind, IoResult,
     LocalFuture, Sparse, Stability, World,
@@ -33,14 +39,18 @@ const CLONES: CloneUse = CloneUse { what: "a replica's readers", mark: READERS_C
 /// Interval of looking for views that nobody uses. A reader's first read falls within it at most once: a view is kept until
 /// two looks found nobody.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const LOOKS_UNUSED: u32 = 2;
+/// Attempts of a read to find a view of a group with volumes in several pools: it may be closed in the moment it is opened.
+const VIEW_ATTEMPTS: usize = 3;
 
 /// The cut that the readers of a group see.
+#[derive(Clone)]
 struct View {
     /// The clone of each volume.
     clones: BTreeMap<VolumeId, VolumeId>,
     /// Looks since somebody used it.
     unused: u32,
+    /// Of a group with volumes in several pools: the number of the view.
+    number: Option<u64>,
 }
 
 /// The views of a pool's groups.
@@ -68,6 +78,8 @@ impl PoolReplicaViews {
         assert!(views.served.set(Rc::downgrade(served)).is_ok(), "a pool is served once");
         served.exports.show_replicas(Rc::new(ViewsOfPool(Rc::downgrade(views))));
         views.surplus.add_left(served);
+        let own = Rc::downgrade(served);
+        served.world.spawn("views of several pools", make_wanted(own, served.dr.readers_changed()));
         let (own, world) = (Rc::downgrade(served), served.world.clone());
         served.world.spawn("readers of replicas", async move {
             while let Some(served) = own.upgrade() {
@@ -81,10 +93,13 @@ impl PoolReplicaViews {
     async fn look(&self, served: &ServedPool) {
         let changing = self.changing.lock().await;
         let mut closed = Vec::new();
-        self.open.borrow_mut().retain(|_, view| {
+        self.open.borrow_mut().retain(|group, view| {
             let is_used = view.clones.keys().any(|volume| has_reader(served, *volume));
             view.unused = if is_used { 0 } else { view.unused + 1 };
-            let stays = view.unused < LOOKS_UNUSED;
+            let stays = match (served.dr.joint_readers(*group), view.number) {
+                (Some((readers, part)), Some(number)) => readers.note_use((part, number), is_used),
+                _ => view.unused < LOOKS_UNUSED,
+            };
             if !stays {
                 closed.extend(view.clones.values().copied());
             }
@@ -97,26 +112,74 @@ impl PoolReplicaViews {
 
     /// The clone that shows a volume to its readers.
     async fn clone_of(&self, volume: VolumeId) -> Result<VolumeDevice, Refusal> {
-        let _changing = self.changing.lock().await;
         let served = self.served.get().and_then(Weak::upgrade);
         let served =
             served.ok_or_else(|| Refusal::new("the pool is being closed", "read it when it is open"))?;
         let group = served.dr.group_with(volume).ok_or_else(|| no_group(&served, volume))?;
+        if let Some(part) = served.dr.joint_readers(group) {
+            return self.clone_of_part((&served, group), part, volume).await;
+        }
+        let _changing = self.changing.lock().await;
         let known = |views: &BTreeMap<GroupId, View>| views.get(&group)?.clones.get(&volume).copied();
         let found = known(&self.open.borrow());
         let clone = match found {
             Some(clone) => clone,
             None => {
-                let view = self.make(&served, group).await?;
+                let view = self.make(&served, group, (JointCutId([0; 16]), None)).await?;
                 self.open.borrow_mut().insert(group, view);
                 known(&self.open.borrow()).expect("a view has all volumes of its group")
             }
         };
-        let opened = served.pool.volume(VolumeKey::Id(clone));
-        opened.map(VolumeDevice).map_err(|error| Refusal::new(error.to_string(), "see the pool's messages"))
+        device_of(&served, clone)
     }
 
-    async fn make(&self, served: &ServedPool, group: GroupId) -> Result<View, Refusal> {
+    /// As [`Self::clone_of`], of a volume of a part: all pools have clones of the same view.
+    async fn clone_of_part(
+        &self,
+        (served, group): (&ServedPool, GroupId),
+        (readers, part): (Arc<JointReaders>, usize),
+        volume: VolumeId,
+    ) -> Result<VolumeDevice, Refusal> {
+        for _ in 0..VIEW_ATTEMPTS {
+            let number = readers.want(part);
+            let opened = readers.opened(&served.world, number).await;
+            opened.map_err(|why| Refusal::new(why, "try again when 'spindle dr status' says following"))?;
+            let found = self.open.borrow().get(&group).filter(|view| view.number == Some(number)).cloned();
+            if let Some(view) = found {
+                return device_of(served, view.clones[&volume]);
+            }
+            readers.note_lost((part, number));
+            served.world.sleep(LOOK_EVERY).await;
+        }
+        let problem = "other volumes of the group are read as of before this pool was opened again";
+        Err(Refusal::new(problem, "read it when their readers are gone"))
+    }
+
+    /// Makes the views that a reader in any pool waits for.
+    async fn make_parts(&self, served: &ServedPool) {
+        for group in served.dr.joint_groups() {
+            let Some((readers, part)) = served.dr.joint_readers(group) else { continue };
+            let Some((number, cut)) = readers.to_make(part) else { continue };
+            let _changing = self.changing.lock().await;
+            // One that it had is of an older view, whose readers are gone.
+            self.open.borrow_mut().remove(&group);
+            let made = match self.make(served, group, (cut, Some(number))).await {
+                Ok(view) => {
+                    self.open.borrow_mut().insert(group, view);
+                    Ok(())
+                }
+                Err(refusal) => Err(refusal.problem().to_owned()),
+            };
+            readers.note_made((part, number), made);
+        }
+    }
+
+    async fn make(
+        &self,
+        served: &ServedPool,
+        group: GroupId,
+        (cut, number): (JointCutId, Option<u64>),
+    ) -> Result<View, Refusal> {
         let (name, follower) = served.dr.follower(group)?;
         let ids = follower.member().ids();
         let clones: BTreeMap<VolumeId, VolumeId> =
@@ -131,12 +194,12 @@ impl PoolReplicaViews {
             Some((info.volume, NewClone { name, volume: clone, is_independent: false }))
         };
         let new: Vec<(VolumeId, NewClone)> = all.iter().filter_map(of).collect();
-        if let Err(error) = clone_all(served, &follower, &new).await {
+        if let Err(error) = clone_all(served, &follower, (cut, &new)).await {
             self.surplus.add(clones.into_values());
             self.surplus.delete(served).await;
             return Err(Refusal::new(format!("{name} cannot be read now: {error}"), advice_on(&error)));
         }
-        Ok(View { clones, unused: 0 })
+        Ok(View { clones, unused: 0, number })
     }
 
     /// The size that a reader sees.
@@ -145,6 +208,26 @@ impl PoolReplicaViews {
         let clones = self.open.borrow().values().find_map(|view| view.clones.get(&volume).copied());
         let shown = clones.unwrap_or(volume);
         ByteCount(served.pool.volume(VolumeKey::Id(shown)).map_or(0, |volume| volume.size_bytes()))
+    }
+}
+
+fn device_of(served: &ServedPool, clone: VolumeId) -> Result<VolumeDevice, Refusal> {
+    let opened = served.pool.volume(VolumeKey::Id(clone));
+    opened.map(VolumeDevice).map_err(|error| Refusal::new(error.to_string(), "see the pool's messages"))
+}
+
+/// Makes the pool's parts of views whenever a reader in any pool wants one, as long as the pool is served.
+async fn make_wanted(own: Weak<ServedPool>, changed: Arc<Notify>) {
+    loop {
+        let wanted = changed.notified();
+        tokio::pin!(wanted);
+        // Listed before the look, so that a wish of another thread after it is not missed.
+        wanted.as_mut().enable();
+        match own.upgrade() {
+            Some(served) => served.replica_views.make_parts(&served).await,
+            None => return,
+        }
+        wanted.await;
     }
 }
 

@@ -404,7 +404,7 @@ pub(super) async fn fail_over(
         }
         true => {
             let at = match &body.at {
-                Some(meant) => Some(kept_state(&api, &pool, &view, meant).await?),
+                Some(meant) => kept_state(&api, &parts, meant).await?.into_iter().next(),
                 None => None,
             };
             // Parts that an attempt before this one promoted are asked again: they do nothing if they serve.

@@ -10,20 +10,30 @@ const LAST_PROVEN: &str = "last-proven";
 /// Names of states in a refusal.
 const NAMES_SHOWN: usize = 6;
 
-/// The state of a name, or the newest one that was proven.
+/// The state of a name, or the newest one that was proven: as each part has it, in the order given.
 ///
 /// # Errors
 ///
-/// There is none.
+/// There is none that all parts have.
 pub(super) async fn kept_state(
     api: &ApiState,
-    pool: &PoolHandle,
-    group: &DrGroupView,
+    parts: &[(PoolHandle, DrGroupView)],
     meant: &str,
-) -> Result<KeptState, ApiProblem> {
-    let (id, name) = (group.group, &group.name);
-    let looked = change(pool, "look at kept states", move |dr| Box::pin(async move { dr.kept_states(id) }));
-    let states = looked.await?;
+) -> Result<Vec<KeptState>, ApiProblem> {
+    let (_, first) = &parts[0];
+    let (id, name) = (first.group, &first.name);
+    let mut of_parts: Vec<Vec<KeptState>> = Vec::new();
+    for (pool, part) in parts {
+        let id = part.group;
+        let looked =
+            change(pool, "look at kept states", move |dr| Box::pin(async move { dr.kept_states(id) }));
+        of_parts.push(looked.await?);
+    }
+    // A snapshot that was taken in all pools at one moment has one identity; names may come twice.
+    let is_in =
+        |one: &KeptState, states: &[KeptState]| states.iter().any(|other| other.snapshot == one.snapshot);
+    let states = of_parts[0].iter().filter(|one| of_parts.iter().all(|states| is_in(one, states)));
+    let states: Vec<KeptState> = states.cloned().collect();
     let kept = names_of(&states);
     let (found, problem) = match meant {
         LAST_PROVEN => {
@@ -43,7 +53,12 @@ pub(super) async fn kept_state(
             format!("there is no state {meant:?} of all volumes of {name} here"),
         ),
     };
-    found.ok_or_else(|| {
+    let as_parts_have_it = |found: KeptState| -> Vec<KeptState> {
+        let of_part =
+            |states: &Vec<KeptState>| states.iter().find(|one| one.snapshot == found.snapshot).cloned();
+        of_parts.iter().filter_map(of_part).collect()
+    };
+    found.map(as_parts_have_it).ok_or_else(|| {
         let prove = format!("'spindle failover {name} ⟨rehearse⟩ ⟨at⟩ STATE' proves one");
         let next = match kept.is_empty() {
             true => "none is kept: snapshots of all its volumes are states, and so is what passes of a periodic group left".to_owned(),

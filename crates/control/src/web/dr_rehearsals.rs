@@ -2,13 +2,22 @@
 //! starts no program.
 
 use super::{
-    ApiState, caller::Caller, changing::ChangeIdentity, dr_groups::group_of, dr_kept_states::kept_state,
-    dr_rows::DrGroupRow, exports::uri_of, orders::order, problem::ApiProblem,
+    ApiState,
+    caller::Caller,
+    changing::ChangeIdentity,
+    dr_groups::group_of,
+    dr_kept_states::kept_state,
+    dr_parts::{check_whole, parts_of},
+    dr_rows::DrGroupRow,
+    exports::uri_of,
+    group_orders::hold,
+    orders::order,
+    problem::ApiProblem,
 };
 use crate::{
     dr::{
         group_view::{DrGroupView, DrRole},
-        rehearsal::{NewRehearsal, RehearsalView},
+        rehearsal::{NewRehearsal, RehearsalRefusal, RehearsalView, RehearsedVolume},
     },
     journal::{
         rehearsals::{PastRehearsal, ProvenState, RehearsalOutcome},
@@ -24,9 +33,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use futures_util::future::join_all;
 use replication::secondary::KeptState;
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
+use serving::uuid::parse_uuid;
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 use world::{Address, real::host_files};
@@ -87,6 +98,8 @@ pub struct RehearsalRow {
 /// A clone of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RehearsalCloneRow {
+    /// Name of the pool.
+    pub pool: String,
     /// Name of the volume of the group.
     pub volume: String,
     /// Name of the clone, in the same pool.
@@ -141,9 +154,16 @@ pub(super) async fn begin(
         ));
     }
     let refused = |problem: String, next: String| ApiProblem::refused(&Refusal::new(problem, next));
-    if view.role == DrRole::Primary {
+    let parts = parts_of(&api, &caller, (pool, view.clone()));
+    check_whole(&parts)?;
+    if parts.iter().all(|(_, part)| part.role == DrRole::Primary) {
         let problem = format!("{} is primary here: a failover is rehearsed at its secondary", view.name);
         let next = format!("say 'spindle failover {} --rehearse' at the other site", view.name);
+        return Err(refused(problem, next));
+    }
+    if parts.iter().any(|(_, part)| part.role == DrRole::Primary) {
+        let problem = format!("{}: some of its parts are primary here, and some are not", view.name);
+        let next = format!("'spindle failover {}' gathers them", view.name);
         return Err(refused(problem, next));
     }
     let Some((mut address, is_encrypted)) = api.site.look().nbd.clone() else {
@@ -156,38 +176,112 @@ pub(super) async fn begin(
     }
     check_names(&api, &view, identity.uuid)?;
     let at = match at {
-        Some(meant) => Some(kept_state(&api, &pool, &view, &meant).await?),
+        Some(meant) => Some(kept_state(&api, &parts, &meant).await?),
         None => None,
     };
-    let new = NewRehearsal { group: view.group, rehearsal: identity.uuid, idle, at_most, at };
-    let begun = order(&pool, "rehearse", move |served| {
-        Box::pin(async move { served.rehearsals.begin(&served, new).await.map_err(ApiProblem::from) })
-    });
-    let begun = begun.await?;
-    // Clients are routed by the view.
-    let is_served = |view: &PoolView| {
-        let has = |name: &String| view.exports.iter().any(|export| export.name == *name);
-        begun.clones.iter().all(|clone| has(&clone.export))
-    };
-    shown(&api, &pool, is_served).await;
+    let begun = begin_parts(&api, &parts, (identity.uuid, at.as_deref()), (idle, at_most)).await?;
+    // Clients are routed by the views.
+    for ((pool, _), part) in parts.iter().zip(&begun) {
+        let is_served = |view: &PoolView| {
+            let has = |name: &String| view.exports.iter().any(|export| export.name == *name);
+            part.clones.iter().all(|clone| has(&clone.export))
+        };
+        shown(&api, pool, is_served).await;
+    }
     let uri = |export: &str| uri_of(&address, is_encrypted, export);
-    let clone = |one: &crate::dr::rehearsal::RehearsedVolume| RehearsalCloneRow {
+    let clone = |pool: &PoolHandle, one: &RehearsedVolume| RehearsalCloneRow {
+        pool: pool.name.clone(),
         volume: one.name.clone(),
         clone: one.clone_name.clone(),
         bytes: one.bytes,
         uri: uri(&one.export),
     };
+    let complete_until = parts.iter().map(|(_, part)| part.complete_until.map(|(time, _)| time.seconds));
+    let complete_until: Option<Vec<i64>> = complete_until.collect();
     let row = RehearsalRow {
-        rehearsal: VolumeId(begun.rehearsal).to_string(),
+        rehearsal: VolumeId(begun[0].rehearsal).to_string(),
         group,
         name: view.name,
-        began: utc_time(begun.began.seconds),
-        is_merging: begun.is_merging,
-        state: begun.state.map(|state| state.name),
-        complete_until: view.complete_until.map(|(time, _)| utc_time(time.seconds)),
-        clones: begun.clones.iter().map(clone).collect(),
+        began: utc_time(begun[0].began.seconds),
+        is_merging: begun.iter().any(|part| part.is_merging),
+        state: state_of(&begun).map(|state| state.name.clone()),
+        complete_until: complete_until.into_iter().flatten().min().map(utc_time),
+        clones: parts
+            .iter()
+            .zip(&begun)
+            .flat_map(|((pool, _), part)| part.clones.iter().map(|one| clone(pool, one)))
+            .collect(),
     };
     Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// Begins a rehearsal in all pools of a group, or in none.
+async fn begin_parts(
+    api: &ApiState,
+    parts: &[(PoolHandle, DrGroupView)],
+    (rehearsal, at): ([u8; 16], Option<&[KeptState]>),
+    (idle, at_most): (Duration, Duration),
+) -> Result<Vec<RehearsalView>, ApiProblem> {
+    let pools: Vec<PoolHandle> = parts.iter().map(|(pool, _)| pool.clone()).collect();
+    // Orders of two rehearsals in the same pools would wait for each other.
+    let _places = if pools.len() > 1 { Some(hold(api, &pools).await?) } else { None };
+    let begin = |(index, (pool, part)): (usize, &(PoolHandle, DrGroupView))| {
+        let at = at.map(|states| states[index].clone());
+        let new = NewRehearsal { group: part.group, rehearsal, idle, at_most, at };
+        let pool = pool.clone();
+        async move {
+            let begun = order(&pool, "rehearse", move |served| {
+                Box::pin(async move { Ok(served.rehearsals.begin(&served, new).await) })
+            });
+            begun.await
+        }
+    };
+    let all = join_all(parts.iter().enumerate().map(begin)).await;
+    let (mut begun, mut refusals) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(Ok(view)) => begun.push(view),
+            Ok(Err(RehearsalRefusal { refusal, is_effect })) => {
+                refusals.push((is_effect, ApiProblem::from(refusal)));
+            }
+            Err(problem) => refusals.push((false, problem)),
+        }
+    }
+    let cause = refusals.iter().position(|(is_effect, _)| !is_effect).unwrap_or_default();
+    let Some((_, problem)) = refusals.into_iter().nth(cause) else { return Ok(begun) };
+    // A pool that does not answer deletes them once nobody has used them for their idle time.
+    let _ = end_parts(parts, rehearsal).await;
+    Err(problem)
+}
+
+/// Ends a rehearsal in the pools that have it. True if one had.
+async fn end_parts(parts: &[(PoolHandle, DrGroupView)], rehearsal: [u8; 16]) -> Result<bool, ApiProblem> {
+    let end = |(pool, part): &(PoolHandle, DrGroupView)| {
+        let (pool, group) = (pool.clone(), part.group);
+        async move {
+            let ended = order(&pool, "end rehearsal", move |served| {
+                Box::pin(async move {
+                    let is_meant = |one: &RehearsalView| one.group == group && one.rehearsal == rehearsal;
+                    match served.rehearsals.views().iter().any(is_meant) {
+                        true => Ok(served.rehearsals.end(&served, group).await),
+                        false => Ok(false),
+                    }
+                })
+            });
+            ended.await
+        }
+    };
+    let ended = join_all(parts.iter().map(end)).await;
+    let ended = ended.into_iter().collect::<Result<Vec<bool>, ApiProblem>>()?;
+    Ok(ended.contains(&true))
+}
+
+/// The kept state that the clones of all parts are as of.
+fn state_of(begun: &[RehearsalView]) -> Option<&KeptState> {
+    let state = begun.first()?.state.as_ref()?;
+    let is_same =
+        |part: &RehearsalView| part.state.as_ref().is_some_and(|other| other.snapshot == state.snapshot);
+    begun.iter().all(is_same).then_some(state)
 }
 
 /// Waits until the pool's view shows a change, for a bounded time.
@@ -231,39 +325,44 @@ pub(super) async fn end(
     Query(RehearsalEnd { outcome, seconds }): Query<RehearsalEnd>,
 ) -> Result<StatusCode, ApiProblem> {
     caller.need(CallerRole::Admin)?;
-    let (pool, view) = group_of(&api, &caller, &group)?;
-    let (own, id) = (rehearsal.clone(), view.group);
-    let last = pool.last_view();
-    let state = last.rehearsals.iter().find(|one| one.group == id).and_then(|one| one.state.clone());
-    let of_group = last.rehearsals.iter().filter(|one| one.group == id);
-    let clones: Vec<VolumeId> = of_group.flat_map(|one| &one.clones).map(|clone| clone.clone).collect();
-    let ended = order(&pool, "end rehearsal", move |served| {
-        Box::pin(async move {
-            let mut views = served.rehearsals.views().into_iter();
-            let is_meant =
-                |one: &RehearsalView| one.group == view.group && VolumeId(one.rehearsal).to_string() == own;
-            match views.any(|one| is_meant(&one)) {
-                true => Ok(served.rehearsals.end(&served, view.group).await),
-                false => Ok(false),
-            }
+    let missing = || ApiProblem::not_found(format!("there is no rehearsal {rehearsal}: it may have ended"));
+    let id = parse_uuid(&rehearsal).map_err(|_| missing())?;
+    let parts = parts_of(&api, &caller, group_of(&api, &caller, &group)?);
+    let under_way: Vec<RehearsalView> = parts
+        .iter()
+        .flat_map(|(pool, part)| {
+            let last = pool.last_view();
+            last.rehearsals.iter().filter(|one| one.group == part.group).cloned().collect::<Vec<_>>()
         })
-    });
-    let is_over = |view: &PoolView| {
-        let is_clone = |volume: &VolumeView| clones.contains(&volume.volume);
-        !view.rehearsals.iter().any(|one| one.group == id) && !view.volumes.iter().any(is_clone)
-    };
-    let was_under_way = ended.await?;
-    shown(&api, &pool, is_over).await;
+        .collect();
+    let was_under_way = end_parts(&parts, id).await?;
+    let clones: Vec<VolumeId> =
+        under_way.iter().flat_map(|one| &one.clones).map(|clone| clone.clone).collect();
+    for (pool, part) in &parts {
+        let is_over = |view: &PoolView| {
+            let is_clone = |volume: &VolumeView| clones.contains(&volume.volume);
+            !view.rehearsals.iter().any(|one| one.group == part.group) && !view.volumes.iter().any(is_clone)
+        };
+        shown(&api, pool, is_over).await;
+    }
     if !was_under_way && !identity.may_be_done {
-        return Err(ApiProblem::not_found(format!("there is no rehearsal {rehearsal}: it may have ended")));
+        return Err(missing());
     }
     if let Some(outcome) = outcome {
         let seconds = seconds.unwrap_or_default().max(0.0);
-        let past = PastRehearsal { ended_unix_s: api.world.unix_s(), outcome, seconds, proven: Vec::new() };
-        let of_state =
-            |state: KeptState| ProvenState { snapshot: state.snapshot.to_string(), name: state.name };
-        let past = past.after(api.journal.rehearsals()?.remove(&group), state.map(of_state));
-        api.journal.put_rehearsal(&group, &past)?;
+        // The clones of a part without the others show no state.
+        let state = if under_way.len() == parts.len() { state_of(&under_way) } else { None };
+        for (_, part) in &parts {
+            let past =
+                PastRehearsal { ended_unix_s: api.world.unix_s(), outcome, seconds, proven: Vec::new() };
+            let of_state = |state: &KeptState| ProvenState {
+                snapshot: state.snapshot.to_string(),
+                name: state.name.clone(),
+            };
+            let group = part.group.to_string();
+            let past = past.after(api.journal.rehearsals()?.remove(&group), state.map(of_state));
+            api.journal.put_rehearsal(&group, &past)?;
+        }
     }
     Ok(StatusCode::NO_CONTENT)
 }

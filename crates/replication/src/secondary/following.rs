@@ -106,6 +106,7 @@ impl SecondaryGroup {
             self.member.pool.delete_rollback_points(&self.member.ids(), until).await?;
         }
         let preparing = self.applying.lock().await;
+        self.delete_left_cut().await?;
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
                 self.give_back(channel, &agreement, transfer).await?

@@ -113,17 +113,7 @@ impl Scene {
     async fn fail_over(&self, random: &mut Random) {
         let Some(old) = self.primary() else { return };
         let (from, to) = (&self.sites[old], &self.sites[1 - old]);
-        // One that has a history of its own would bring back writes that the ledger counts as lost.
-        let is_copy = |part: usize| {
-            let (ours, theirs) = (from.parts[part].site.kept.borrow(), to.parts[part].site.kept.borrow());
-            let point = theirs.joint.point.as_ref();
-            let shown = match point {
-                Some(point) => point.state.as_ref().map(|state| state.lineage.clone()),
-                None => theirs.lineage.clone(),
-            };
-            theirs.role == SiteRole::Secondary && shown.is_some() && shown == ours.lineage
-        };
-        if !(0..PARTS).all(is_copy) {
+        if !to.shows_history_of(from) {
             return;
         }
         let was_alone = from.parts.iter().any(|part| part.site.kept.borrow().is_alone);
@@ -288,12 +278,25 @@ impl Scene {
 }
 
 fn live(seed: u64) {
-    let mut simulation = Simulation::new(seed);
-    let mut site = |number, role| Site::new(&mut simulation, number, role);
-    let sites = [
+    live_beside(seed, |_, _| {});
+}
+
+/// A primary and a secondary, which are down.
+pub fn two_sites(simulation: &mut Simulation) -> [Rc<JointSite>; 2] {
+    let mut site = |number, role| Site::new(simulation, number, role);
+    [
         JointSite::new([site(1, SiteRole::Primary), site(2, SiteRole::Primary)]),
         JointSite::new([site(3, SiteRole::Secondary), site(4, SiteRole::Secondary)]),
-    ];
+    ]
+}
+
+/// A life with something that goes on beside it.
+pub fn live_beside(
+    seed: u64,
+    beside: impl FnOnce(&World, (&[Rc<JointSite>; 2], &Rc<JointLedger>)) + 'static,
+) {
+    let mut simulation = Simulation::new(seed);
+    let sites = two_sites(&mut simulation);
     let mut random = Random::new(seed, "events");
     let mode = ReplicationMode::Sync { hold: HOLD, is_failsafe: seed % 4 == 1 };
     let ran = simulation.run(SimLimits::generous(), |world| async move {
@@ -308,6 +311,7 @@ fn live(seed: u64) {
             let own = world.random(&format!("host {writer}"));
             drop(world.spawn("a host", Rc::clone(&ledger).write(place(), writer, own)));
         }
+        beside(&world, (&sites, &ledger));
         let lines = RefCell::default();
         let scene = Scene { world: world.clone(), mode, sites: sites.clone(), ledger, lines };
         scene.connect_all(&mut random);

@@ -1,6 +1,9 @@
 //! Sites of two pools each, with a group that has volumes in both, and hosts that write to one pool after the other.
 
-use crate::sites::{LineEnd, MIB, Site, volumes_of};
+use crate::{
+    joint_clones::{content_of_clone, delete_clone},
+    sites::{LineEnd, MIB, Site, volumes_of},
+};
 use array::{
     format::{BLOCK_BYTES, EpochId, Fence},
     pool::Pool,
@@ -9,6 +12,7 @@ use array::{
 use futures_util::future::{Either, select};
 use replication::{
     connect::SiteRole,
+    joint_cut::JointCutId,
     joint_group::JointGroup,
     primary::{PrimaryEnd, PrimaryGroup},
     secondary::{SecondaryEnd, SecondaryGroup},
@@ -45,10 +49,18 @@ pub enum PartFlow {
     Secondary(Rc<SecondaryGroup>),
 }
 
-/// A command of a host, done by the machine of the pool: it ends with that.
-pub struct HostCommand {
-    /// Block and content; or a read of everything.
-    write: Option<(u64, Vec<u8>)>,
+/// Work of the machine of a pool.
+pub enum PoolWork {
+    /// Block and content.
+    Write(u64, Vec<u8>),
+    ReadAll,
+    /// The content of a clone of what a promotion would show, which is deleted again.
+    Clone(JointCutId),
+}
+
+/// Work for the machine of the pool: it ends with that.
+pub struct PoolCommand {
+    work: PoolWork,
     done: oneshot::Sender<Vec<u8>>,
 }
 
@@ -58,7 +70,7 @@ pub struct PartSite {
     pub flow: RefCell<Option<PartFlow>>,
     pub orders: RefCell<UnboundedSender<PartOrder>>,
     pub hands_over: Cell<bool>,
-    commands: RefCell<UnboundedSender<HostCommand>>,
+    commands: RefCell<UnboundedSender<PoolCommand>>,
 }
 
 pub struct JointSite {
@@ -78,6 +90,13 @@ impl PartSite {
     pub fn leader(&self) -> Option<Rc<PrimaryGroup>> {
         match &*self.flow.borrow() {
             Some(PartFlow::Primary(group)) => Some(Rc::clone(group)),
+            _ => None,
+        }
+    }
+
+    pub fn follower(&self) -> Option<Rc<SecondaryGroup>> {
+        match &*self.flow.borrow() {
+            Some(PartFlow::Secondary(group)) => Some(Rc::clone(group)),
             _ => None,
         }
     }
@@ -148,16 +167,30 @@ impl JointSite {
         self.parts.iter().all(leads) && self.joint.borrow().all_serve()
     }
 
-    /// Does a command; `None` if it got no answer.
-    async fn command(&self, part: usize, write: Option<(u64, Vec<u8>)>) -> Option<Vec<u8>> {
+    /// What this site would show of all parts has the history of the other one's primaries.
+    pub fn shows_history_of(&self, primary: &Self) -> bool {
+        // One that has a history of its own would bring back writes that the ledger counts as lost.
+        let is_copy = |(ours, theirs): (&PartSite, &PartSite)| {
+            let (ours, theirs) = (ours.site.kept.borrow(), theirs.site.kept.borrow());
+            let shown = match ours.joint.point.as_ref() {
+                Some(point) => point.state.as_ref().map(|state| state.lineage.clone()),
+                None => ours.lineage.clone(),
+            };
+            ours.role == SiteRole::Secondary && shown.is_some() && shown == theirs.lineage
+        };
+        self.parts.iter().zip(&primary.parts).all(is_copy)
+    }
+
+    /// Has the machine of a pool work; `None` if there was no answer.
+    pub async fn work(&self, part: usize, work: PoolWork) -> Option<Vec<u8>> {
         let (done, answer) = oneshot::channel();
-        let sent = self.parts[part].commands.borrow().send(HostCommand { write, done });
+        let sent = self.parts[part].commands.borrow().send(PoolCommand { work, done });
         sent.ok()?;
         answer.await.ok()
     }
 
     async fn live(
-        &self,
+        self: Rc<Self>,
         world: World,
         part: usize,
         mode: ReplicationMode,
@@ -167,7 +200,9 @@ impl JointSite {
         let member = place.site.open_member(&world).await;
         let (commands, taken) = unbounded_channel();
         *place.commands.borrow_mut() = commands;
-        drop(world.spawn("commands of hosts", serve(world.clone(), Rc::clone(member.pool()), taken)));
+        delete_clone(member.pool()).await;
+        let served = (Rc::clone(&self), part, Rc::clone(member.pool()));
+        drop(world.spawn("work of a pool", serve(world.clone(), served, taken)));
         member.use_joint(Arc::clone(&self.joint.borrow()), part);
         member.end_going_back().await.unwrap();
         let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
@@ -205,28 +240,37 @@ impl JointSite {
     }
 }
 
-async fn serve(world: World, pool: Rc<Pool>, mut commands: UnboundedReceiver<HostCommand>) {
-    while let Some(HostCommand { write, done }) = commands.recv().await {
+async fn serve(
+    world: World,
+    (site, part, pool): (Rc<JointSite>, usize, Rc<Pool>),
+    mut commands: UnboundedReceiver<PoolCommand>,
+) {
+    while let Some(PoolCommand { work, done }) = commands.recv().await {
         let device = VolumeDevice(volumes_of(&pool).remove(0));
+        let follower = site.parts[part].follower();
         let work = async move {
-            let answer = match write {
-                Some((block, content)) => {
+            let answer = match work {
+                PoolWork::Write(block, content) => {
                     let at = ByteOffset(block * BLOCK_BYTES as u64);
                     let written =
                         device.write(at, vec![Arc::new(Buffer::copy_of(&content))], Stability::Stable);
-                    written.await.map(|()| Vec::new())
+                    written.await.ok().map(|()| Vec::new())
                 }
-                None => {
+                PoolWork::ReadAll => {
                     let read = device.read(ByteOffset(0), vec![Buffer::zeroed(MIB as usize)]).await;
-                    read.map(|read| read[0].to_vec())
+                    read.ok().map(|read| read[0].to_vec())
                 }
+                PoolWork::Clone(cut) => match follower {
+                    Some(group) => content_of_clone(&group, cut).await,
+                    None => None,
+                },
             };
-            if let Ok(answer) = answer {
+            if let Some(answer) = answer {
                 // Nobody waits any more if the site's hosts are gone.
                 let _ = done.send(answer);
             }
         };
-        drop(world.spawn("a command of a host", work));
+        drop(world.spawn("work of a pool", work));
     }
 }
 
@@ -317,6 +361,8 @@ pub struct JointLedger {
     begun: RefCell<Vec<Vec<JointWrite>>>,
     answered: RefCell<Vec<usize>>,
     numbers: Cell<u64>,
+    /// Counted up whenever hosts go on from what a site has: writes that it lacks are lost.
+    pub restarts: Cell<u64>,
     pub is_over: Cell<bool>,
     /// No new writes for now.
     pub is_draining: Cell<bool>,
@@ -340,6 +386,7 @@ impl JointLedger {
 
     /// Hosts go on from what both pools of a site have, which is checked.
     fn go_on(&self, contents: &[Vec<u8>]) {
+        self.restarts.update(|restarts| restarts + 1);
         for (writer, count) in self.check(contents).into_iter().enumerate() {
             self.begun.borrow_mut()[writer].truncate(count);
             self.answered.borrow_mut()[writer] = count;
@@ -347,7 +394,7 @@ impl JointLedger {
     }
 
     /// Checks that the pools have a prefix of the writes of each host, and counts them.
-    fn check(&self, contents: &[Vec<u8>]) -> Vec<usize> {
+    pub fn check(&self, contents: &[Vec<u8>]) -> Vec<usize> {
         let number_at = |part: usize, writer: usize, block: u64| {
             let at = (writer as u64 * WRITER_BLOCKS + block) as usize * BLOCK_BYTES;
             u64::from_le_bytes(contents[part][at..at + 8].try_into().unwrap())
@@ -390,7 +437,7 @@ impl JointLedger {
                 world.sleep(Duration::from_millis(30)).await;
                 let mut contents = Vec::new();
                 for part in 0..PARTS {
-                    contents.extend(site.command(part, None).await);
+                    contents.extend(site.work(part, PoolWork::ReadAll).await);
                 }
                 if site.serves() && site.reign.get() == reign && contents.len() == PARTS {
                     self.go_on(&contents);
@@ -446,7 +493,7 @@ impl JointLedger {
         let mut block = vec![0; BLOCK_BYTES];
         block[..8].copy_from_slice(&write.number.to_le_bytes());
         let at = writer as u64 * WRITER_BLOCKS + write.block;
-        let done = Box::pin(site.command(write.part, Some((at, block))));
+        let done = Box::pin(site.work(write.part, PoolWork::Write(at, block)));
         let reign = site.reign.get();
         let gone = async {
             while site.reign.get() == reign {

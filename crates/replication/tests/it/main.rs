@@ -8,6 +8,7 @@ mod going_back;
 mod group_record;
 mod hand_overs;
 mod held_answers;
+mod joint_clones;
 mod joint_lives;
 mod joint_sites;
 mod lineage;

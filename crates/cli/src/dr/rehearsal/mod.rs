@@ -140,7 +140,7 @@ async fn rehearsed(
     Ok(DrillReport {
         group: group.name.clone(),
         peer: group.peer.clone(),
-        volumes: rehearsal.clones.iter().map(|clone| format!("{}/{}", group.pool, clone.volume)).collect(),
+        volumes: rehearsal.clones.iter().map(|clone| format!("{}/{}", clone.pool, clone.volume)).collect(),
         began: rehearsal.began,
         is_merging: rehearsal.is_merging,
         complete_until: rehearsal.complete_until,
@@ -170,15 +170,20 @@ async fn judged(
     watch: &mut Stopwatch<'_>,
 ) -> Result<Judgement, Refusal> {
     let (mut copies, mut uris) = (Vec::new(), Vec::new());
+    let is_of_one_pool = rehearsal.clones.windows(2).all(|pair| pair[0].pool == pair[1].pool);
     for clone in &rehearsal.clones {
         let uri = reachable(&clone.uri, server.address(), arguments.nbd_tls.as_deref())?;
         let remote = Remote::of(Path::new(&uri), &RemoteSettings::default(), &|_| None)?;
         let remote = remote.ok_or_else(|| Refusal::new(format!("{uri} is no address of a device"), ""))?;
+        let name = match is_of_one_pool {
+            true => clone.volume.clone(),
+            false => format!("{}/{}", clone.pool, clone.volume),
+        };
         let open = remote.open(world, None).await.map_err(|error| {
             let next = "say it on the server's machine, or see ⟨nbd-tls⟩ if its NBD has TLS";
-            Refusal::new(format!("the clone of {}: {error}", clone.volume), next)
+            Refusal::new(format!("the clone of {name}: {error}"), next)
         })?;
-        copies.push(DeviceCopy { name: clone.volume.clone(), device: open.device });
+        copies.push(DeviceCopy { name, device: open.device });
         uris.push(uri);
     }
     watch.step("Open the clones", Some(PublishedStep::DISKS));
