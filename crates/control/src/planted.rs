@@ -141,6 +141,8 @@ pub enum DrBug {
     WithheldAfterPromotion,
     /// An apply that goes on makes a group under a new UUID.
     MakingForgotten,
+    /// A group in several pools counts as made once it has one part.
+    HalfMadeTakenForMade,
     /// Of a group in several pools the part that a request names is removed before the others.
     NamedPartRemovedFirst,
     /// Hosts are served in a pool whose part is primary, wherever the other parts are.

@@ -4,7 +4,8 @@ use crate::{
     judged_exports::until,
     pool_drives::{done, refused},
     spindle::signal,
-    two_sites::{EXPORT, Site, VOLUME, paired_with},
+    two_sites::{EXPORT, Site, VOLUME, paired_with, paired_with_both},
+    two_sites_pools::{LOGS, VOLUMES, are, are_together},
 };
 
 const GROUP: &str =
@@ -109,6 +110,44 @@ fn groups_follow_the_file_and_their_roles_do_not() {
     for site in [&boston, &denver] {
         empty_plan(site, "site.toml");
     }
+}
+
+#[test]
+fn a_group_in_two_pools_is_made_by_the_file_and_printed_at_both_sites() {
+    let group = "[[replication.dr_group]]\nname = 'sg1'\nvolumes = ['mail/disk', 'logs/log']\nto = 'denver'\n\
+                 to_groups = ['logs=journals']\nkind = 'synchronous'\n";
+    let journals = LOGS.replace("'logs'", "'journals'");
+    let (boston, denver) = paired_with_both((&format!("{LOGS}{VOLUMES}"), &journals));
+    let of_kind = |kind: &str| format!("{LOGS}{VOLUMES}{}", group.replace("'synchronous'", kind));
+    boston.write("boston", &of_kind("'periodic'"));
+    let why = "its volumes lie in the pools mail and logs, and such a group is synchronous today";
+    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
+    boston.write("boston", &of_kind("'synchronous'\nwitness = ['192.0.2.30']"));
+    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], "such a group has no witness today");
+    boston.write("boston", &format!("{LOGS}{VOLUMES}{group}"));
+    signal(boston.server(), "HUP");
+    until("it streams", || are_together(&boston) && are(&denver, "secondary", "following"));
+    empty_plan(&boston, "site.toml");
+    let before = [&boston, &denver].map(printed);
+    let table = |site: usize| groups(&before[site]).join("\n");
+    for (site, volumes, of) in
+        [(0, "\"logs/log\"", "to_groups = [\"logs=journals\"]"), (1, "\"journals/log\"", "to = \"boston\"")]
+    {
+        let table = table(site);
+        assert!(table.contains("\"mail/disk\"") && table.contains(volumes) && table.contains(of), "{table}");
+    }
+    // The same plan at either role.
+    boston.verb("failover sg1");
+    until("it has moved", || are_together(&denver) && are(&boston, "secondary", "following"));
+    assert_eq!([&boston, &denver].map(printed), before, "roles are no configuration");
+    empty_plan(&boston, "site.toml");
+    let longer = group.replace("to =", "hold_seconds = 20\nto =");
+    boston.write("boston", &format!("{LOGS}{VOLUMES}{longer}"));
+    refused(
+        &boston.bench,
+        &["apply", "site.toml", "--state", "state"],
+        "DR group \"sg1\" has hold_seconds = 15",
+    );
 }
 
 #[test]

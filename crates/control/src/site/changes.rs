@@ -340,7 +340,7 @@ impl SiteStep {
             | Self::SetVolume { pool, .. }
             | Self::MakeVolume { pool, .. }
             | Self::DestroyVolume { pool, .. } => Some(pool),
-            Self::MakeDrGroup(group) => group.place.as_ref().map(|(pool, _)| pool.as_str()),
+            Self::MakeDrGroup(group) => group.places.first().map(|place| place.pool.as_str()),
             Self::Serve { .. } => None,
         }
     }

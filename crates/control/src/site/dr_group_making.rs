@@ -6,11 +6,17 @@
 //!    one, and finds what it made.
 //! 2. A group that cannot be made keeps no other part of a site from being as the file says.
 
-use super::{changes::SiteStep, handle::PoolHandle, server::SiteServer, wanted_dr_group::WantedDrGroup};
+use super::{
+    changes::SiteStep,
+    handle::PoolHandle,
+    server::SiteServer,
+    wanted_dr_group::{WantedDrGroup, WantedPlace},
+};
 use crate::{
     dr::{
         LinkHandle, LinkView,
         access::{WITNESS_ADDRESSES, WitnessKind},
+        group_view::DrGroupView,
         mode::DrMode,
         pool_groups::begin_change,
         site_message::GroupOffer,
@@ -65,8 +71,52 @@ impl From<OrderRefusal> for DrGroupRefusal {
     }
 }
 
+/// Makes a group with volumes in one pool or several. Returns the UUID of its first part, or its own. Repeated with its UUID, it
+/// goes on.
+pub(crate) async fn make_in_pools(
+    link: &LinkHandle,
+    group: GroupId,
+    mut new: Vec<(PoolHandle, NewDrGroup)>,
+) -> Result<GroupId, DrGroupRefusal> {
+    if new.len() > 1 {
+        return make_parts(link, group, new).await;
+    }
+    let (pool, new) = new.remove(0);
+    make_dr_group((link, &pool), group, new).await.map(|()| group)
+}
+
+/// UUID of a part: the same whenever the making of its group is repeated.
+fn part_id(whole: GroupId, index: u8) -> GroupId {
+    let mut id = whole.0;
+    id[15] ^= index + 1;
+    GroupId(id)
+}
+
+/// Makes a group with volumes in several pools: first all replicas, then all parts.
+async fn make_parts(
+    link: &LinkHandle,
+    whole: GroupId,
+    new: Vec<(PoolHandle, NewDrGroup)>,
+) -> Result<GroupId, DrGroupRefusal> {
+    let parts = u8::try_from(new.len()).expect("as many as a group may have");
+    let mut offered = Vec::new();
+    for (index, (pool, part)) in (0_u8..).zip(new) {
+        let part = NewDrGroup { joint: Some(JointPart { whole, index, parts }), ..part };
+        let id = part_id(whole, index);
+        let is_made = pool.last_view().dr.groups.iter().any(|known| known.group == id);
+        if !is_made {
+            let settings = offer_dr_group((link, &pool), id, part).await?;
+            offered.push((pool, id, settings));
+        }
+    }
+    for (pool, id, settings) in offered {
+        create_dr_group(&pool, id, settings).await?;
+    }
+    Ok(part_id(whole, 0))
+}
+
 /// Makes a group: the other site makes replicas, and gets a first copy. Repeated with its UUID, it goes on.
-pub(crate) async fn make_dr_group(
+async fn make_dr_group(
     (link, pool): (&LinkHandle, &PoolHandle),
     group: GroupId,
     new: NewDrGroup,
@@ -76,7 +126,7 @@ pub(crate) async fn make_dr_group(
 }
 
 /// Has the other site make replicas for a group. Repeated with its UUID, it finds them.
-pub(crate) async fn offer_dr_group(
+async fn offer_dr_group(
     (link, pool): (&LinkHandle, &PoolHandle),
     group: GroupId,
     new: NewDrGroup,
@@ -106,7 +156,7 @@ pub(crate) async fn offer_dr_group(
 }
 
 /// Makes a group whose replicas are there: hosts write to it from now on.
-pub(crate) async fn create_dr_group(
+async fn create_dr_group(
     pool: &PoolHandle,
     group: GroupId,
     settings: GroupSettings,
@@ -172,11 +222,11 @@ impl SiteServer {
         }
         for step in steps {
             let SiteStep::MakeDrGroup(group) = step else { continue };
-            let (pool, volumes) = group.place.clone().expect("groups of other sites are not made here");
-            if has_failed(&pool) {
+            if let Some(WantedPlace { pool, .. }) = group.places.iter().find(|place| has_failed(&place.pool))
+            {
                 let refusal = Refusal::new(format!("its pool {pool} is not as the file says"), "");
                 refused.push((group.name.clone(), refusal));
-            } else if let Err(refusal) = self.make_wanted(group, (&pool, volumes), listens).await {
+            } else if let Err(refusal) = self.make_wanted(group, listens).await {
                 let link = self.link.as_ref().map(|link| link.look());
                 self.waiting_dr_groups.note_not_made(link.as_deref(), group);
                 refused.push((group.name.clone(), refusal));
@@ -186,12 +236,7 @@ impl SiteServer {
         refused
     }
 
-    async fn make_wanted(
-        &self,
-        group: &WantedDrGroup,
-        (pool, volumes): (&str, Vec<String>),
-        listens: bool,
-    ) -> Result<(), Refusal> {
+    async fn make_wanted(&self, group: &WantedDrGroup, listens: bool) -> Result<(), Refusal> {
         let link = self.link.as_ref().ok_or_else(|| match listens {
             true => Refusal::new("a server makes it that runs", "'spindle serve' with this file"),
             false => Refusal::new(
@@ -201,44 +246,50 @@ impl SiteServer {
         })?;
         let peer = connected_peer(&link.look(), &group.to)?;
         let mode = group.mode().ok_or_else(|| Refusal::new("it has no kind", "say one"))?;
-        let ids = self.order(pool, "find volumes", move |served| {
-            Box::pin(async move {
-                let known = served.pool.volumes();
-                let id = |name: String| match known.iter().find(|known| known.name == name) {
-                    Some(known) => Ok(known.volume),
-                    None => Err(Refusal::new(format!("there is no volume {name}"), "")),
-                };
-                volumes.into_iter().map(id).collect::<Result<Vec<_>, _>>()
-            })
-        });
-        let new = NewDrGroup {
-            name: group.name.clone(),
-            volumes: ids.await?,
-            peer,
-            pool_there: group.pool_there.clone(),
-            mode,
-            auto: (!group.row.witness.is_empty())
-                .then(|| AutoFailover { witness: group.row.witness.clone() }),
-            joint: None,
-        };
-        let handle = self.pool_handles().into_iter().find(|known| known.name == pool);
-        let handle = handle.ok_or_else(|| Refusal::new(format!("pool {pool} is not open"), ""))?;
+        let mut new = Vec::new();
+        for WantedPlace { pool, volumes, pool_there } in group.places.clone() {
+            let ids = self.order(&pool, "find volumes", move |served| {
+                Box::pin(async move {
+                    let known = served.pool.volumes();
+                    let id = |name: String| match known.iter().find(|known| known.name == name) {
+                        Some(known) => Ok(known.volume),
+                        None => Err(Refusal::new(format!("there is no volume {name}"), "")),
+                    };
+                    volumes.into_iter().map(id).collect::<Result<Vec<_>, _>>()
+                })
+            });
+            let part = NewDrGroup {
+                name: group.name.clone(),
+                volumes: ids.await?,
+                peer,
+                pool_there,
+                mode: mode.clone(),
+                auto: (!group.row.witness.is_empty())
+                    .then(|| AutoFailover { witness: group.row.witness.clone() }),
+                joint: None,
+            };
+            let handle = self.pool_handles().into_iter().find(|known| known.name == pool);
+            let handle = handle.ok_or_else(|| Refusal::new(format!("pool {pool} is not open"), ""))?;
+            new.push((handle, part));
+        }
         let begun = self.journal.dr_groups_being_made().map_err(|error| error.refusal())?;
         let is_forgotten = planted::is_in_dr(DrBug::MakingForgotten);
         let id = begun.get(&group.name).copied().filter(|_| !is_forgotten);
         let id = id.unwrap_or_else(|| GroupId(random_uuid(&self.world)));
         self.journal.begin_dr_group(&group.name, id).map_err(|error| error.refusal())?;
-        let making = make_dr_group((link, &handle), id, new);
+        let pools: Vec<&str> = group.places.iter().map(|place| place.pool.as_str()).collect();
+        let pools = pools.join(", ");
+        let making = make_in_pools(link, id, new);
         match with_deadline(self.world.sleep(MADE_WITHIN), making).await {
-            Some(Ok(())) => self.journal.end_dr_group(&group.name).map_err(|error| error.refusal()),
+            Some(Ok(_)) => self.journal.end_dr_group(&group.name).map_err(|error| error.refusal()),
             Some(Err(DrGroupRefusal::Refused(refusal))) => Err(refusal),
             Some(Err(DrGroupRefusal::Pool(refusal))) => {
-                Err(Refusal::new(format!("pool {pool}: {refusal}"), "see its messages"))
+                Err(Refusal::new(format!("pool {pools}: {refusal}"), "see its messages"))
             }
             None => {
                 let seconds = MADE_WITHIN.as_secs();
                 Err(Refusal::new(
-                    format!("pool {pool} did not answer within {seconds} s"),
+                    format!("pool {pools} did not answer within {seconds} s"),
                     "look at its drives",
                 ))
             }
@@ -250,10 +301,18 @@ impl SiteServer {
     fn forget_made_groups(&self) -> Result<(), Refusal> {
         let begun = self.journal.dr_groups_being_made().map_err(|error| error.refusal())?;
         let views = self.pool_handles().into_iter().map(|pool| pool.last_view());
-        let known: Vec<GroupId> = views
-            .flat_map(|view| view.dr.groups.iter().map(|group| group.group).collect::<Vec<_>>())
+        let known: Vec<(GroupId, Option<JointPart>)> = views
+            .flat_map(|view| {
+                let part = |group: &DrGroupView| group.joint.as_ref().map(|joint| joint.part);
+                view.dr.groups.iter().map(|group| (group.group, part(group))).collect::<Vec<_>>()
+            })
             .collect();
-        for (name, _) in begun.iter().filter(|(_, group)| known.contains(group)) {
+        let is_made = |group: &GroupId| {
+            let mut parts = known.iter().filter_map(|(_, part)| part.filter(|part| part.whole == *group));
+            known.iter().any(|(id, _)| id == group)
+                || parts.next().is_some_and(|one| parts.count() + 1 == usize::from(one.parts))
+        };
+        for (name, _) in begun.iter().filter(|(_, group)| is_made(group)) {
             self.journal.end_dr_group(name).map_err(|error| error.refusal())?;
         }
         Ok(())

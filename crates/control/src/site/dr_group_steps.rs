@@ -2,7 +2,7 @@
 
 use super::{
     changes::{KnownSite, SiteChanges, SiteStep},
-    known_dr_group::{KnownDrGroups, fixed_difference},
+    known_dr_group::{KnownDrGroup, KnownDrGroups, fixed_difference},
     wanted::WantedSite,
     wanted_dr_group::WantedDrGroup,
     wanted_pool::{WantedPool, WantedVolume},
@@ -28,7 +28,8 @@ impl SiteChanges {
         }
         let is_named = |name: &str| wanted.dr_groups.iter().any(|group| group.name == name);
         let is_of_site = |pool: &str| wanted.pools.iter().any(|known| known.name == pool);
-        for group in groups.groups.iter().filter(|group| is_of_site(&group.pool) && !is_named(&group.name)) {
+        let is_of_site = |group: &KnownDrGroup| group.places.iter().any(|place| is_of_site(&place.pool));
+        for group in groups.groups.iter().filter(|group| is_of_site(group) && !is_named(&group.name)) {
             let (name, peer) = (&group.name, &group.peer);
             self.kept.push(format!(
                 "DR group {name}, with {peer}: it stays; 'spindle dr remove {name}' takes it apart"
@@ -44,19 +45,14 @@ impl SiteChanges {
         wanted: &WantedSite,
         renamed: impl Fn(&str, &str) -> String,
     ) {
-        let there = groups.groups.iter().flat_map(|group| {
-            group.volumes.iter().map(|volume| (group.pool.clone(), renamed(&group.pool, volume)))
-        });
-        let in_file = wanted.dr_groups.iter().filter_map(|group| group.place.clone());
-        let in_file =
-            in_file.flat_map(|(pool, volumes)| volumes.into_iter().map(move |one| (pool.clone(), one)));
+        let there = groups.groups.iter().flat_map(KnownDrGroup::volumes);
+        let there = there.map(|(pool, volume)| (pool.clone(), renamed(pool, volume)));
+        let in_file = wanted.dr_groups.iter().flat_map(WantedDrGroup::own_volumes);
+        let in_file = in_file.map(|(pool, volume)| (pool.clone(), volume.clone()));
         let replicated: BTreeSet<(String, String)> = there.chain(in_file).collect();
-        // Volumes of groups over several pools are not listed, and those of closed pools are not known.
-        let is_unknown = |pool: &String| {
-            !groups.in_several_pools.is_empty()
-                || groups.damaged.contains(pool)
-                || matches!(known.pools.get(pool), Some(None))
-        };
+        // Volumes of closed pools are not known.
+        let is_unknown =
+            |pool: &String| groups.damaged.contains(pool) || matches!(known.pools.get(pool), Some(None));
         for set in wanted.sets.iter().map(|set| &set.settings) {
             let is_at_replica = set.verification.as_ref().is_some_and(|policy| policy.is_at_replica());
             let may_follow = set.volumes.iter().any(|one| {
@@ -72,20 +68,22 @@ impl SiteChanges {
     }
 
     fn make_dr_group(&mut self, group: &WantedDrGroup, (known, groups): (&KnownSite, &KnownDrGroups)) {
-        let Some((pool, _)) = &group.place else { return };
         // In a pool that is not open it may be there.
-        let is_closed = matches!(known.pools.get(pool), Some(None));
-        if group.is_of_other_site || is_closed || self.refused.contains_key(pool) {
+        let is_closed = |pool: &String| matches!(known.pools.get(pool), Some(None));
+        let mut pools = group.places.iter().map(|place| &place.pool);
+        let is_unclear = pools.clone().any(|pool| is_closed(pool) || self.refused.contains_key(pool));
+        if group.is_of_other_site || group.places.is_empty() || is_unclear {
             return;
         }
         let name = &group.name;
-        let problem = match (group.to.is_empty(), group.kind) {
-            _ if groups.damaged.contains(pool) => {
+        let damaged = pools.find(|pool| groups.damaged.contains(*pool));
+        let problem = match (damaged, group.to.is_empty(), group.kind) {
+            (Some(pool), ..) => {
                 format!("a record of a group in pool {pool} cannot be used; see 'spindle dr status'")
             }
-            (true, _) => "it says no to".to_owned(),
-            (false, None) => "neither it nor [replication] says a kind that storage has".to_owned(),
-            (false, Some(_)) => return self.steps.push(SiteStep::MakeDrGroup(Box::new(group.clone()))),
+            (None, true, _) => "it says no to".to_owned(),
+            (None, false, None) => "neither it nor [replication] says a kind that storage has".to_owned(),
+            (None, false, Some(_)) => return self.steps.push(SiteStep::MakeDrGroup(Box::new(group.clone()))),
         };
         self.notes.push(format!("DR group {name:?}: it is not made, for {problem}"));
     }
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
     use crate::{
         dr::mode::{DrMode, HOLD_MS},
-        site::{known_dr_group::KnownDrGroup, wanted::SiteContext},
+        site::{known_dr_group::KnownPlace, wanted::SiteContext},
         view::VolumeView,
     };
     use array::{format::VolumeId, pool::VolumeSetting};
@@ -169,10 +167,10 @@ mod tests {
     fn sg1(pool: &str, peer: &str) -> KnownDrGroup {
         KnownDrGroup {
             name: "sg1".to_owned(),
-            pool: pool.to_owned(),
             peer: peer.to_owned(),
             mode: DrMode::Sync { hold_ms: HOLD_MS, failsafe: false },
-            volumes: vec!["disk".to_owned()],
+            places: vec![KnownPlace { pool: pool.to_owned(), volumes: vec!["disk".to_owned()] }],
+            joint: None,
             witness: Vec::new(),
         }
     }

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingDrGroup {
     pub name: String,
-    /// Pool of its volumes.
+    /// Pool of its volumes; the first one if they lie in several.
     pub pool: String,
     /// Name of the other site.
     pub peer: String,
@@ -48,8 +48,8 @@ impl WaitingDrGroups {
     pub fn note_not_made(&self, link: Option<&LinkView>, group: &WantedDrGroup) -> bool {
         let peer = link.and_then(|link| link.peers.iter().find(|peer| peer.name == group.to));
         let waits = peer.is_some_and(|peer| peer.connected_since.is_none());
-        if let (true, Some((pool, _))) = (waits, &group.place) {
-            let (name, pool, peer) = (group.name.clone(), pool.clone(), group.to.clone());
+        if let (true, Some(place)) = (waits, group.places.first()) {
+            let (name, pool, peer) = (group.name.clone(), place.pool.clone(), group.to.clone());
             self.all.borrow_mut().push(WaitingDrGroup { name, pool, peer });
         }
         waits

@@ -8,11 +8,15 @@ use super::{
     wanted_dr_group::{DrKind, WantedDrGroup, row_of},
 };
 use crate::{
-    dr::{mode::DrMode, site_message::default_name},
+    dr::{group_view::DrGroupView, mode::DrMode, site_message::default_name},
     journal::{DaemonJournal, JournalError},
+    planted::{self, DrBug},
     view::PoolView,
 };
-use array::{format::SiteId, pool::ReadOnlyPool};
+use array::{
+    format::{GroupId, SiteId},
+    pool::ReadOnlyPool,
+};
 use plan::site::{DrGroup, Site};
 use replication::group_record::GroupRecord;
 use report::Refusal;
@@ -22,13 +26,34 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownDrGroup {
     pub name: String,
-    pub pool: String,
     /// Name of the other site here.
     pub peer: String,
     pub mode: DrMode,
-    /// Names of its volumes in the pool.
-    pub volumes: Vec<String>,
+    /// Its parts that are known, one in each pool.
+    pub places: Vec<KnownPlace>,
+    /// Of a group with volumes in several pools: its identity, and the number of its parts.
+    pub joint: Option<(GroupId, usize)>,
     pub witness: Vec<String>,
+}
+
+/// The volumes of a group in one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownPlace {
+    pub pool: String,
+    /// Names in the pool.
+    pub volumes: Vec<String>,
+}
+
+impl KnownDrGroup {
+    /// All pools with its volumes are known.
+    pub(super) fn is_whole(&self) -> bool {
+        self.joint.is_none_or(|(_, parts)| self.places.len() == parts)
+    }
+
+    /// Its volumes: pool and name.
+    pub(super) fn volumes(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.places.iter().flat_map(|place| place.volumes.iter().map(|name| (&place.pool, name)))
+    }
 }
 
 /// The DR groups of a site's open pools.
@@ -37,8 +62,6 @@ pub struct KnownDrGroups {
     pub groups: Vec<KnownDrGroup>,
     /// Pools with a record of a group that cannot be used: it may be any group.
     pub damaged: BTreeSet<String>,
-    /// Names of groups with volumes in several pools: no file names them yet.
-    pub in_several_pools: BTreeSet<String>,
 }
 
 impl KnownDrGroups {
@@ -52,14 +75,26 @@ impl KnownDrGroups {
         let mut known = Self::default();
         for pool in view.pools.values() {
             let shown = pool.last_view();
-            known.groups.extend(groups_of(&pool.name, &shown, &names));
-            let parts = shown.dr.groups.iter().filter(|group| group.joint.is_some());
-            known.in_several_pools.extend(parts.map(|part| part.name.clone()));
+            groups_of(&pool.name, &shown, &names).into_iter().for_each(|group| known.add(group));
             if !shown.dr.damaged.is_empty() {
                 known.damaged.insert(pool.name.clone());
             }
         }
+        // One that an apply had begun to make, and that lacks a part: the next apply goes on with it.
+        let begun: BTreeSet<GroupId> = journal.dr_groups_being_made()?.into_values().collect();
+        let is_begun = |group: &KnownDrGroup| group.joint.is_some_and(|(whole, _)| begun.contains(&whole));
+        let is_planted = planted::is_in_dr(DrBug::HalfMadeTakenForMade);
+        known.groups.retain(|group| group.is_whole() || is_planted || !is_begun(group));
         Ok(known)
+    }
+
+    /// Adds a group, or a part of one.
+    fn add(&mut self, group: KnownDrGroup) {
+        let mut known = self.groups.iter_mut();
+        match known.find(|known| group.joint.is_some() && known.joint == group.joint) {
+            Some(known) => known.places.extend(group.places),
+            None => self.groups.push(group),
+        }
     }
 
     /// Adds the groups of a pool that is opened read-only.
@@ -72,16 +107,13 @@ impl KnownDrGroups {
                 self.damaged.insert(pool.to_owned());
                 continue;
             };
-            if settings.joint.is_some() {
-                self.in_several_pools.insert(settings.name);
-                continue;
-            }
-            self.groups.push(KnownDrGroup {
+            let volumes = settings.volumes.iter().filter_map(|id| volumes.get(id).cloned()).collect();
+            self.add(KnownDrGroup {
                 name: settings.name,
-                pool: pool.to_owned(),
                 peer: names.of_site(settings.peer),
                 mode: DrMode::of(settings.mode),
-                volumes: settings.volumes.iter().filter_map(|id| volumes.get(id).cloned()).collect(),
+                places: vec![KnownPlace { pool: pool.to_owned(), volumes }],
+                joint: settings.joint.map(|part| (part.whole, part.parts.into())),
                 witness: settings.auto.map(|auto| auto.witness).unwrap_or_default(),
             });
         }
@@ -114,13 +146,15 @@ impl PeerNames {
 
 fn groups_of(pool: &str, view: &PoolView, names: &PeerNames) -> Vec<KnownDrGroup> {
     let known: BTreeMap<_, _> = view.volumes.iter().map(|volume| (volume.volume, &volume.name)).collect();
-    let of_one_pool = view.dr.groups.iter().filter(|group| group.joint.is_none());
-    let groups = of_one_pool.map(|group| KnownDrGroup {
+    let volumes_of = |group: &DrGroupView| {
+        group.volumes.iter().filter_map(|id| known.get(id).map(|name| (*name).clone())).collect()
+    };
+    let groups = view.dr.groups.iter().map(|group| KnownDrGroup {
         name: group.name.clone(),
-        pool: pool.to_owned(),
         peer: names.of_site(group.peer),
         mode: DrMode::of(group.mode),
-        volumes: group.volumes.iter().filter_map(|id| known.get(id).map(|name| (*name).clone())).collect(),
+        places: vec![KnownPlace { pool: pool.to_owned(), volumes: volumes_of(group) }],
+        joint: group.joint.as_ref().map(|joint| (joint.part.whole, joint.part.parts.into())),
         witness: group.witness.as_ref().map(|witness| witness.addresses.clone()).unwrap_or_default(),
     });
     groups.collect()
@@ -145,13 +179,14 @@ pub(super) fn fixed_difference(
     };
     let to = Some(wanted.to.clone()).filter(|_| !wanted.is_of_other_site);
     compare("to", format!("{:?}", known.peer), to.map(|to| format!("{to:?}")));
-    let listed = |pool: &str, names: BTreeSet<String>| {
-        names.into_iter().map(|name| format!("{pool}/{name}")).collect::<Vec<_>>()
+    let listed = |names: BTreeSet<(&String, String)>| {
+        names.into_iter().map(|(pool, name)| format!("{pool}/{name}")).collect::<Vec<_>>()
     };
-    let has = known.volumes.iter().map(|name| renamed(&known.pool, name)).collect();
-    // Names of copies are their own site's.
-    let says = wanted.place.as_ref().map(|(pool, names)| listed(pool, names.iter().cloned().collect()));
-    compare("volumes", format!("{:?}", listed(&known.pool, has)), says.map(|says| format!("{says:?}")));
+    let has = listed(known.volumes().map(|(pool, name)| (pool, renamed(pool, name))).collect());
+    let says = listed(wanted.own_volumes().map(|(pool, name)| (pool, name.clone())).collect());
+    // Names of copies are their own site's. Volumes in pools that are not open are not known.
+    let says = Some(says).filter(|says| !says.is_empty() && known.is_whole());
+    compare("volumes", format!("{has:?}"), says.map(|says| format!("{says:?}")));
     let kind = DrKind::of(&known.mode);
     compare("kind", format!("{:?}", kind.word()), wanted.kind.map(|kind| format!("{:?}", kind.word())));
     if wanted.kind == Some(kind) {
@@ -198,15 +233,16 @@ pub(super) fn with_dr_groups(
 ) -> (Site, Vec<String>) {
     let tables = site.replication.as_mut().map(|replication| std::mem::take(&mut replication.dr_groups));
     let tables = tables.unwrap_or_default();
-    let in_several = known.in_several_pools.iter();
-    let mut left_out: Vec<String> = in_several
-        .map(|name| {
-            format!("DR group {name}: it has volumes in several pools, which no file names yet; it stays")
-        })
-        .collect();
-    let mut rows = Vec::new();
+    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
     for group in &known.groups {
         let said = tables.iter().find(|table| table.name == group.name);
+        if !group.is_whole() {
+            match said {
+                Some(said) => rows.push(said.clone()),
+                None => left_out.push(format!("DR group {}: not all of its pools are open", group.name)),
+            }
+            continue;
+        }
         let table = table_of(group, said, (&site, pools));
         match table.volumes.iter().all(|meant| site.volume(meant).is_some()) {
             true => rows.push(table),
@@ -238,7 +274,7 @@ pub(super) fn with_dr_groups(
 
 /// The table of a group that is there. Keys that `said` leaves out stay left out.
 fn table_of(group: &KnownDrGroup, said: Option<&DrGroup>, (site, pools): (&Site, &[FoundPool])) -> DrGroup {
-    let own_volumes = || group.volumes.iter().map(|name| format!("{}/{name}", group.pool)).collect();
+    let own_volumes = || group.volumes().map(|(pool, name)| format!("{pool}/{name}")).collect();
     let usual = site.replication.as_ref().map_or("", |replication| replication.kind.as_str());
     let mut full = DrGroup {
         name: group.name.clone(),
@@ -265,6 +301,7 @@ fn table_of(group: &KnownDrGroup, said: Option<&DrGroup>, (site, pools): (&Site,
         name: full.name,
         volumes: if said.volumes.iter().all(is_elsewhere) { said.volumes.clone() } else { full.volumes },
         to_group: if to == said.to { said.to_group.clone() } else { String::new() },
+        to_groups: if to == said.to { said.to_groups.clone() } else { Vec::new() },
         to,
         kind: if said.kind.is_empty() { full.kind } else { DrKind::of(&group.mode).word().to_owned() },
         hold_seconds: full.hold_seconds.filter(|_| said.hold_seconds.is_some()),
@@ -317,10 +354,10 @@ mod tests {
     fn sg1(mode: DrMode) -> KnownDrGroup {
         KnownDrGroup {
             name: "sg1".to_owned(),
-            pool: "mail".to_owned(),
             peer: "boston".to_owned(),
             mode,
-            volumes: vec!["disk".to_owned()],
+            places: vec![KnownPlace { pool: "mail".to_owned(), volumes: vec!["disk".to_owned()] }],
+            joint: None,
             witness: Vec::new(),
         }
     }

@@ -66,18 +66,28 @@ impl DrKind {
     }
 }
 
+/// The volumes of a DR group that lie in one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct WantedPlace {
+    pub pool: String,
+    /// Names.
+    pub volumes: Vec<String>,
+    /// Name of the pool in which the copies lie.
+    pub pool_there: String,
+}
+
 /// A DR group as the site file has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedDrGroup {
     pub name: String,
-    /// The pool in which its volumes lie, and their names; `None` if that is no pool of this site.
-    pub(super) place: Option<(String, Vec<String>)>,
-    /// Names of its volumes, wherever they lie.
-    pub(super) volumes: Vec<String>,
+    /// The pools in which its volumes lie, and their names, in the order of the file; empty if they are no pools of this site.
+    pub(super) places: Vec<WantedPlace>,
+    /// Of the site that gets the copies: its pools, and the names of the volumes that come to each.
+    pub(super) copies: Vec<(String, Vec<String>)>,
+    /// Names of the pools in which its volumes lie, at whichever site.
+    pub(super) pools: Vec<String>,
     /// The other site; empty if the group is only planned.
     pub to: String,
-    /// Name of the pool in which the copies lie.
-    pub(super) pool_there: String,
     /// This is the site that gets the copies: the other one makes the group.
     pub(super) is_of_other_site: bool,
     /// `None` if the file does not say it.
@@ -109,10 +119,7 @@ impl WantedDrGroup {
 
     /// The group in words, as the step that makes it shows it.
     pub(super) fn text(&self) -> String {
-        let volumes = self
-            .place
-            .iter()
-            .flat_map(|(pool, names)| names.iter().map(move |name| format!("{pool}/{name}")));
+        let volumes = self.own_volumes().map(|(pool, name)| format!("{pool}/{name}"));
         let mode = self.mode().map_or(String::new(), |mode| format!(", {}", mode_text(&mode)));
         let witness = match self.row.witness.as_slice() {
             [] => String::new(),
@@ -121,10 +128,18 @@ impl WantedDrGroup {
         format!("{} to {}{mode}{witness}", volumes.collect::<Vec<_>>().join(", "), self.to)
     }
 
+    /// Its volumes that lie in pools of this site: pool and name.
+    pub(super) fn own_volumes(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.places.iter().flat_map(|place| place.volumes.iter().map(|name| (&place.pool, name)))
+    }
+
     /// True if a volume of this site's file is a copy that comes with the group.
     pub(super) fn brings(&self, pool: &str, volume: &str) -> bool {
-        let place = self.place.as_ref().map_or(&self.pool_there, |(pool, _)| pool);
-        self.is_of_other_site && place == pool && self.volumes.iter().any(|name| name == volume)
+        self.is_of_other_site
+            && self
+                .copies
+                .iter()
+                .any(|(copied_to, names)| copied_to == pool && names.iter().any(|name| name == volume))
     }
 
     /// Refuses what no group can be.
@@ -159,6 +174,17 @@ impl WantedDrGroup {
                 ),
             };
         }
+        if let [one, other, ..] = &self.pools[..] {
+            let lie = format!("its volumes lie in the pools {one} and {other}");
+            if kind != DrKind::Synchronous {
+                let problem = format!("{lie}, and such a group is synchronous today");
+                return refused(problem, "say kind = \"synchronous\", or make a group for each pool");
+            }
+            if !row.witness.is_empty() {
+                let problem = format!("{lie}, and such a group has no witness today");
+                return refused(problem, "leave witness out, so that a person decides");
+            }
+        }
         if row.witness.is_empty() {
             return Ok(());
         }
@@ -186,16 +212,42 @@ pub(super) fn wanted_dr_groups(
     let usual = site.replication.as_ref().map_or("", |replication| replication.kind.as_str());
     let mut groups = Vec::new();
     for row in site.dr_groups() {
-        let volumes: Vec<_> = row.volumes.iter().filter_map(|meant| index.volume(meant)).collect();
-        let names: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
-        let lies_in = volumes.first().map(|volume| volume.group.clone()).unwrap_or_default();
+        let mut by_pool: Vec<(String, Vec<String>)> = Vec::new();
+        for volume in row.volumes.iter().filter_map(|meant| index.volume(meant)) {
+            match by_pool.iter_mut().find(|(pool, _)| *pool == volume.group) {
+                Some((_, names)) => names.push(volume.name.clone()),
+                None => by_pool.push((volume.group.clone(), vec![volume.name.clone()])),
+            }
+        }
+        let place = |(pool, volumes): &(String, Vec<String>)| WantedPlace {
+            pool: pool.clone(),
+            volumes: volumes.clone(),
+            pool_there: row.group_there(pool).to_owned(),
+        };
+        let places: Vec<WantedPlace> = by_pool.iter().filter(|(pool, _)| is_pool(pool)).map(place).collect();
+        if !row.to.is_empty() && !places.is_empty() && places.len() < by_pool.len() {
+            let other = by_pool.iter().find(|(pool, _)| !is_pool(pool)).map_or("", |(pool, _)| pool);
+            return Err(Refusal::new(
+                format!(
+                    "DR group {:?} has volumes in pools of this site, and in {other}, which is none",
+                    row.name
+                ),
+                "a group has its volumes at one site; name those alone",
+            ));
+        }
+        // A copy is named as it lies there, or as its source lies.
+        let copied_to = |pool: &String| match is_pool(pool) {
+            true => pool.clone(),
+            false => row.group_there(pool).to_owned(),
+        };
+        let copies = by_pool.iter().map(|(pool, names)| (copied_to(pool), names.clone())).collect();
         let kind = if row.kind.is_empty() { usual } else { &row.kind };
         let group = WantedDrGroup {
             name: row.name.clone(),
-            place: is_pool(&lies_in).then(|| (lies_in.clone(), names.clone())),
-            volumes: names,
+            pools: by_pool.into_iter().map(|(pool, _)| pool).collect(),
+            places,
+            copies,
             to: row.to.clone(),
-            pool_there: if row.to_group.is_empty() { lies_in } else { row.to_group.clone() },
             is_of_other_site: !own.is_empty() && row.to == own,
             kind: DrKind::parse(kind),
             row: row.clone(),

@@ -6,7 +6,7 @@ use super::{
     changing::ChangeIdentity,
     dr_kept_states::kept_state,
     dr_loss::check_loss,
-    dr_parts::{check_whole, make_parts, move_parts, parts_of},
+    dr_parts::{check_whole, move_parts, parts_of},
     dr_rehearsals,
     dr_rows::{DrGroupList, DrGroupRow, rows},
     dr_sites::{link_of, site_of},
@@ -23,7 +23,7 @@ use crate::{
     journal::tokens::CallerRole,
     planted::{self, DrBug},
     site::{
-        dr_group_making::{DrGroupRefusal, NewDrGroup, make_dr_group},
+        dr_group_making::{DrGroupRefusal, NewDrGroup, make_in_pools},
         handle::PoolHandle,
     },
 };
@@ -214,14 +214,8 @@ pub(super) async fn create(
         };
         (pool, part)
     });
-    let mut new: Vec<(PoolHandle, NewDrGroup)> = new.collect();
-    let made = match new.len() {
-        1 => {
-            let (pool, new) = new.remove(0);
-            make_dr_group((&link, &pool), group, new).await.map(|()| group)
-        }
-        _ => make_parts(&link, group, new).await,
-    };
+    let new: Vec<(PoolHandle, NewDrGroup)> = new.collect();
+    let made = make_in_pools(&link, group, new).await;
     let group = made.map_err(|refusal| match refusal {
         DrGroupRefusal::Refused(refusal) => ApiProblem::from(refusal),
         DrGroupRefusal::Pool(refusal) => ApiProblem::from(refusal),

@@ -9,17 +9,9 @@
 
 use super::{ApiState, caller::Caller, dr_groups::change, dr_sites::link_of, problem::ApiProblem};
 use crate::{
-    dr::{
-        LinkHandle,
-        group_view::{DrGroupView, DrRole},
-    },
-    site::{
-        dr_group_making::{DrGroupRefusal, NewDrGroup, create_dr_group, offer_dr_group},
-        handle::PoolHandle,
-    },
+    dr::group_view::{DrGroupView, DrRole},
+    site::handle::PoolHandle,
 };
-use array::format::GroupId;
-use replication::joint_group::JointPart;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -109,36 +101,6 @@ pub(super) fn check_whole(parts: &[(PoolHandle, DrGroupView)]) -> Result<(), Api
     let problem = format!("{}: {} of its {} parts are here", first.name, parts.len(), row.parts);
     let next = "open the pools of the others, and do not hide them from this caller; see 'spindle dr status'";
     Err(ApiProblem::refused(&Refusal::new(problem, next)))
-}
-
-/// UUID of a part: the same whenever the making of its group is repeated.
-fn part_id(whole: GroupId, index: u8) -> GroupId {
-    let mut id = whole.0;
-    id[15] ^= index + 1;
-    GroupId(id)
-}
-
-/// Makes a group with volumes in several pools: first all replicas, then all parts.
-pub(super) async fn make_parts(
-    link: &LinkHandle,
-    whole: GroupId,
-    new: Vec<(PoolHandle, NewDrGroup)>,
-) -> Result<GroupId, DrGroupRefusal> {
-    let parts = u8::try_from(new.len()).expect("as many as a group may have");
-    let mut offered = Vec::new();
-    for (index, (pool, part)) in (0_u8..).zip(new) {
-        let part = NewDrGroup { joint: Some(JointPart { whole, index, parts }), ..part };
-        let id = part_id(whole, index);
-        let is_made = pool.last_view().dr.groups.iter().any(|known| known.group == id);
-        if !is_made {
-            let settings = offer_dr_group((link, &pool), id, part).await?;
-            offered.push((pool, id, settings));
-        }
-    }
-    for (pool, id, settings) in offered {
-        create_dr_group(&pool, id, settings).await?;
-    }
-    Ok(part_id(whole, 0))
 }
 
 /// Moves all parts to the other site, or to this one.

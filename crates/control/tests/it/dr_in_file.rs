@@ -1,11 +1,11 @@
 //! DR groups of a site file, whose apply is cut short as either server crashes or loses its power: the next apply goes on with
 //! the same group at both sites, and has nothing left to change.
 
-use crate::dr_scene::{DrScene, in_scene};
+use crate::dr_scene::{DrScene, in_scene_of_pools};
 use control::{
     dr::{group_view::DrRole, mode::DrMode},
     web::{
-        client::{ApiReply, Method, SiteBody},
+        client::{ApiReply, DrGroupRow, Method, SiteBody},
         rows::SitePlan,
     },
 };
@@ -29,7 +29,7 @@ async fn plan(scene: &DrScene) -> SitePlan {
     reply.unwrap().parsed().unwrap()
 }
 
-/// True if Denver had the group already when the servers were back, and Boston had not.
+/// True if Denver had something of the group already when the servers were back, and Boston had not all of it.
 async fn life(scene: Rc<DrScene>) -> bool {
     scene.start(0);
     scene.start(1);
@@ -55,7 +55,9 @@ async fn life(scene: Rc<DrScene>) -> bool {
     scene.start(1);
     scene.until_up(0).await;
     scene.until_up(1).await;
-    let is_half_made = scene.row(1).await.is_some() && scene.row(0).await.is_none();
+    let parts = async |site: usize| scene.sites[site].rows(&scene.world).await.len();
+    let pools = if scene.sites[0].has_several_pools() { 2 } else { 1 };
+    let is_half_made = parts(1).await > 0 && parts(0).await < pools;
     let mut applies = 0;
     loop {
         let reply = apply(&scene).await.unwrap();
@@ -69,20 +71,26 @@ async fn life(scene: Rc<DrScene>) -> bool {
     }
     scene.sleep_ms(5_000).await;
     let rows = [scene.row(0).await, scene.row(1).await].map(|row| row.expect("both sites have it"));
+    assert_eq!([parts(0).await, parts(1).await], [pools; 2], "{}", scene.describe().await);
     assert_eq!(rows[0].group, rows[1].group, "it is one group");
+    let whole = |row: &DrGroupRow| row.part.as_ref().map(|part| part.whole.clone());
+    assert_eq!(whole(&rows[0]), whole(&rows[1]));
     assert_eq!([rows[0].role, rows[1].role], [DrRole::Primary, DrRole::Secondary]);
     assert_eq!(rows[0].state, "streaming", "{}", scene.describe().await);
     assert_eq!(plan(&scene).await.changes, []);
     is_half_made
 }
 
-fn live(seed: u64) -> bool {
+fn live_in(pools: usize, seed: u64) -> bool {
     let mode = DrMode::Sync { hold_ms: 500, failsafe: false };
-    in_scene(seed, (mode, false), life)
+    in_scene_of_pools(pools, seed, (mode, false), life).0
 }
 
-#[test]
-fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
+fn live(seed: u64) -> bool {
+    live_in(1, seed)
+}
+
+fn live_all(pools: usize) {
     let seeds = match std::env::var("SPINDLE_SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
         Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 1_000 } else { 10 },
@@ -91,9 +99,19 @@ fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
     let mut half_made = 0;
     for seed in seeds {
         println!("SPINDLE_SEED={seed}");
-        half_made += usize::from(live(seed));
+        half_made += usize::from(live_in(pools, seed));
     }
     assert!(is_one || half_made > 0, "no crash came between the two sides");
+}
+
+#[test]
+fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
+    live_all(1);
+}
+
+#[test]
+fn an_apply_of_a_group_in_two_pools_that_was_cut_short_goes_on_with_the_same_parts() {
+    live_all(2);
 }
 
 #[cfg(debug_assertions)]
@@ -101,4 +119,11 @@ fn an_apply_that_was_cut_short_goes_on_with_the_same_group() {
 fn a_group_that_is_made_twice_is_noticed() {
     use control::planted::DrBug;
     crate::planted::assert_dr_bugs_panic([(DrBug::MakingForgotten, 4)], 80, live);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_part_that_an_apply_does_not_go_on_with_is_noticed() {
+    use control::planted::DrBug;
+    crate::planted::assert_dr_bugs_panic([(DrBug::HalfMadeTakenForMade, 3)], 80, |seed| live_in(2, seed));
 }

@@ -3,6 +3,8 @@
 use super::{DrGroup, Site, SiteIndex, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Groups in which the volumes of a DR group may lie, as `replication` has it.
+const DR_PARTS_MAX: usize = 8;
 /// Bytes of a name in the record of a group.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -19,7 +21,8 @@ impl Site {
 
     /// The fault of a group that a server is to make.
     fn made_group_fault(&self, group: &DrGroup, index: &SiteIndex) -> Option<String> {
-        let DrGroup { name, volumes, to, to_group, .. } = group;
+        let DrGroup { name, volumes, to, to_group, to_groups, .. } = group;
+        let group_named = |here| group.group_there(here);
         if to.is_empty() {
             return None;
         }
@@ -30,21 +33,59 @@ impl Site {
         }
         let groups: BTreeSet<&String> =
             volumes.iter().filter_map(|meant| index.volume(meant)).map(|volume| &volume.group).collect();
-        let mut groups = groups.into_iter();
-        match (groups.next(), groups.next()) {
-            (None, _) => return Some(format!("DR group {name:?} has no volumes")),
-            (Some(one), Some(other)) => {
+        let Some(first) = groups.first() else {
+            return Some(format!("DR group {name:?} has no volumes"));
+        };
+        if groups.len() > DR_PARTS_MAX {
+            return Some(format!(
+                "DR group {name:?} has volumes of {} groups; at most {DR_PARTS_MAX}",
+                groups.len()
+            ));
+        }
+        if let Some(other) = groups.iter().find(|other| self.stands_in(other) != self.stands_in(first)) {
+            return Some(format!(
+                "DR group {name:?} has volumes of the groups {first:?} and {other:?}, which stand in two sites"
+            ));
+        }
+        if let Some(other) = groups.iter().nth(1).filter(|_| !to_group.is_empty()) {
+            return Some(format!(
+                "DR group {name:?} has volumes of the groups {first:?} and {other:?}, and one to_group; say to_groups"
+            ));
+        }
+        if !to_group.is_empty() && !to_groups.is_empty() {
+            return Some(format!("DR group {name:?} says to_group and to_groups; say one of them"));
+        }
+        let mut named = BTreeSet::new();
+        for pair in to_groups {
+            let Some((here, _)) = pair.split_once('=').filter(|(_, there)| !there.is_empty()) else {
+                return Some(format!("DR group {name:?}: to_groups: {pair:?} is no GROUP=GROUP THERE"));
+            };
+            if !groups.iter().any(|group| *group == here) {
                 return Some(format!(
-                    "DR group {name:?} has volumes of the groups {one:?} and {other:?}; make a DR group for each group"
+                    "DR group {name:?}: to_groups: it has no volumes of the group {here:?}"
                 ));
             }
-            (Some(_), None) => {}
+            if !named.insert(here) {
+                return Some(format!("DR group {name:?}: to_groups: {here:?} is named twice"));
+            }
         }
-        let there = self.group(to_group).filter(|group| !group.site.is_empty() && group.site != *to)?;
-        Some(format!(
-            "DR group {name:?} goes to site {to:?}, and its to_group {to_group:?} stands in site {:?}",
-            there.site
-        ))
+        let key = if to_groups.is_empty() { "to_group" } else { "to_groups" };
+        groups.iter().find_map(|group| {
+            let there = group_named(group);
+            // Without a word of it the group there is none of this file.
+            let known = self.group(there).filter(|_| there != group.as_str())?;
+            (!known.site.is_empty() && known.site != *to).then(|| {
+                format!(
+                    "DR group {name:?} goes to site {to:?}, and its {key} {there:?} stands in site {:?}",
+                    known.site
+                )
+            })
+        })
+    }
+
+    /// The site of a group; the empty one if the file does not say it.
+    fn stands_in(&self, group: &str) -> &str {
+        self.group(group).map_or("", |group| group.site.as_str())
     }
 
     /// A volume has one copy elsewhere at most.
@@ -108,6 +149,9 @@ mod tests {
         [[volume]]
         name = 'queue'
         group = 'mail'
+        [[volume]]
+        name = 'copy'
+        group = 'copies'
         [[replication.dr_group]]
         name = 'sg1'
         volumes = ['mail/store', 'queue']
@@ -124,6 +168,13 @@ mod tests {
     fn a_group_reads_back_the_same_and_one_that_is_only_planned_may_span_groups_of_drives() {
         let site = Site::from_toml(WHOLE).unwrap();
         assert_eq!(Site::from_toml(&site.to_toml()), Ok(site.clone()));
+        let several = WHOLE
+            .replace("'mail/store', 'queue'", "'mail/store', 'logs/store'")
+            .replace("to_group = 'copies'", "to_groups = ['logs=copies']");
+        let several = Site::from_toml(&several).unwrap();
+        assert_eq!(Site::from_toml(&several.to_toml()), Ok(several.clone()));
+        let made = &several.dr_groups()[0];
+        assert_eq!((made.group_there("logs"), made.group_there("mail")), ("copies", "mail"));
         let [made, planned] = site.dr_groups() else { panic!("{site:?}") };
         assert_eq!((made.every_minutes, made.keep, &*planned.to), (Some(15.0), None, ""));
     }
@@ -139,8 +190,26 @@ mod tests {
             (
                 "'mail/store', 'queue'",
                 "'logs/store', 'queue'",
-                "volumes of the groups \"logs\" and \"mail\"; make a DR group for each group",
+                "volumes of the groups \"logs\" and \"mail\", and one to_group; say to_groups",
             ),
+            (
+                "'mail/store', 'queue'",
+                "'copy', 'queue'",
+                "volumes of the groups \"copies\" and \"mail\", which stand in two sites",
+            ),
+            (
+                "to_group = 'copies'",
+                "to_groups = ['logs=copies']",
+                "to_groups: it has no volumes of the group \"logs\"",
+            ),
+            (
+                "to_group = 'copies'",
+                "to_groups = ['mail=logs']",
+                "its to_groups \"logs\" stands in site \"boston\"",
+            ),
+            ("to_group = 'copies'", "to_groups = ['copies']", "\"copies\" is no GROUP=GROUP THERE"),
+            ("to_group = 'copies'", "to_groups = ['mail=copies', 'mail=copies']", "\"mail\" is named twice"),
+            ("to_group = 'copies'", "to_group = 'copies'\nto_groups = ['mail=copies']", "say one of them"),
             ("'copies'\n        kind", "'logs'\n        kind", "\"logs\" stands in site \"boston\""),
             ("'planned'", "'sg1'", "two DR groups are called \"sg1\""),
             (

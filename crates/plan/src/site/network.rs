@@ -91,6 +91,9 @@ pub struct DrGroup {
     /// Group of that site in which the copies lie; the one of the same name if left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to_group: String,
+    /// The same for volumes in several groups, as GROUP=GROUP THERE; groups that are left out have the same name there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub to_groups: Vec<String>,
     /// Kind of replication of the DR group, if it is not that of `[replication]`: synchronous, asynchronous or periodic.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
@@ -118,6 +121,16 @@ pub struct DrGroup {
     /// Periodic: number of states that the other site keeps as snapshots, at most 64; 4 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
+}
+
+impl DrGroup {
+    /// The group of the other site in which the copies of volumes in `group` lie.
+    pub fn group_there<'a>(&'a self, group: &'a str) -> &'a str {
+        let named = self.to_groups.iter().filter_map(|pair| pair.split_once('='));
+        let there = named.into_iter().find(|(here, _)| *here == group).map(|(_, there)| there);
+        let one = Some(self.to_group.as_str()).filter(|one| !one.is_empty());
+        there.or(one).unwrap_or(group)
+    }
 }
 
 /// Replication to another site.
