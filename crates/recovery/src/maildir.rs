@@ -8,22 +8,16 @@
 //! 3. One process at a time writes a Maildir in this way: its folder is locked. The lock ends with the process.
 //! 4. What is counted as written is stable once [`MaildirWriter::finish`] has returned.
 
-use rustix::{
-    fd::OwnedFd,
-    fs::{FlockOperation, Mode, OFlags, flock, open, rename, syncfs},
-    io::{Errno, write},
+use crate::{
+    mail_files::{FOLDERS, HostMailFiles, MailFiles},
+    planted::{self, RecoveryBug},
 };
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 use world::{
     IoError, IoErrorKind, IoResult,
     real::host_files::{self, PathKind},
 };
 
-/// The folders that make a Maildir. Mails are looked for in this order.
-const FOLDERS: [&str; 3] = ["new", "cur", "tmp"];
 /// Begins the flags in the name of a mail that was read.
 const FLAGS: char = ':';
 /// Mails, and bytes of them, that wait in `tmp` for one flush.
@@ -32,9 +26,7 @@ const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// A Maildir that gets mails.
 pub struct MaildirWriter {
-    folder: PathBuf,
-    /// Of the folder, with the lock.
-    locked: OwnedFd,
+    files: Box<dyn MailFiles>,
     /// Names without flags of the mails that are there.
     there: BTreeSet<String>,
     /// Names of those in `tmp`, in the order in which they came.
@@ -73,35 +65,28 @@ impl MaildirWriter {
     /// As of [`Self::check`]; another process writes it in this way; or it cannot be written.
     pub fn open(folder: &Path) -> IoResult<Self> {
         Self::check(folder)?;
-        host_files::create_dir_all(folder)?;
-        let failed =
-            |error: Errno, what: &str| IoError::from_os(error.into(), format!("{what} {}", folder.display()));
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let locked = open(folder, flags, Mode::empty()).map_err(|error| failed(error, "opening"))?;
-        flock(&locked, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            Errno::WOULDBLOCK => {
-                IoError::new(IoErrorKind::Busy, format!("another fetch writes {} now", folder.display()))
-            }
-            error => failed(error, "locking"),
-        })?;
+        Self::of(Box::new(HostMailFiles::open(folder)?))
+    }
+
+    /// Writes a Maildir that is open.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn of(files: Box<dyn MailFiles>) -> IoResult<Self> {
         let mut there = BTreeSet::new();
-        for name in FOLDERS {
-            let path = folder.join(name);
-            host_files::create_private_dir_all(&path)?;
-            if name != "tmp" {
-                let without_flags = |file: String| file.split(FLAGS).next().unwrap_or_default().to_owned();
-                there.extend(host_files::list(&path)?.into_iter().map(without_flags));
-            }
+        let mut folders: Vec<&str> = FOLDERS.into_iter().filter(|name| *name != "tmp").collect();
+        if planted::is(RecoveryBug::MovedMailsUnseen) {
+            folders.reverse();
         }
-        Ok(Self {
-            folder: folder.to_owned(),
-            locked,
-            there,
-            waiting: Vec::new(),
-            waiting_bytes: 0,
-            written: 0,
-            kept: 0,
-        })
+        let without_flags = |file: String| match planted::is(RecoveryBug::FlagsNotCutOff) {
+            true => file,
+            false => file.split(FLAGS).next().unwrap_or_default().to_owned(),
+        };
+        for name in folders {
+            there.extend(files.list(name)?.into_iter().map(without_flags));
+        }
+        Ok(Self { files, there, waiting: Vec::new(), waiting_bytes: 0, written: 0, kept: 0 })
     }
 
     /// Adds a mail; `name` is its own each time.
@@ -120,7 +105,7 @@ impl MaildirWriter {
             return Ok(());
         }
         // One that was killed may have left a part of it.
-        write_over(&self.folder.join("tmp").join(name), mail)?;
+        self.files.begin(name, mail)?;
         self.waiting.push(name.to_owned());
         self.waiting_bytes += mail.len();
         if self.waiting.len() >= WAITING_MAX || self.waiting_bytes >= WAITING_BYTES_MAX {
@@ -136,7 +121,7 @@ impl MaildirWriter {
     /// The filesystem failed: mails may be gone after a power cut.
     pub fn finish(&mut self) -> IoResult<()> {
         self.deliver_waiting()?;
-        self.flush()
+        if planted::is(RecoveryBug::FinishedUnflushed) { Ok(()) } else { self.files.flush() }
     }
 
     /// Moves what is in `tmp` to `new`, once it is on the drive.
@@ -144,40 +129,16 @@ impl MaildirWriter {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        self.flush()?;
+        if !planted::is(RecoveryBug::DeliveredUnflushed) {
+            self.files.flush()?;
+        }
         for name in std::mem::take(&mut self.waiting) {
-            let (begun, whole) = (self.folder.join("tmp").join(&name), self.folder.join("new").join(&name));
-            rename(&begun, &whole).map_err(|error| {
-                IoError::from_os(error.into(), format!("renaming to {}", whole.display()))
-            })?;
+            self.files.deliver(&name)?;
             self.written += 1;
         }
         self.waiting_bytes = 0;
         Ok(())
     }
-
-    fn flush(&self) -> IoResult<()> {
-        let flushed = syncfs(&self.locked);
-        flushed.map_err(|error| IoError::from_os(error.into(), format!("flushing {}", self.folder.display())))
-    }
-}
-
-/// Writes a file that nobody reads yet.
-fn write_over(path: &Path, bytes: &[u8]) -> IoResult<()> {
-    let written = || -> Result<(), Errno> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = open(path, flags, Mode::from_raw_mode(0o666))?;
-        let mut left = bytes;
-        while !left.is_empty() {
-            match write(&file, left) {
-                Ok(count) => left = &left[count..],
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    };
-    written().map_err(|error| IoError::from_os(error.into(), format!("writing {}", path.display())))
 }
 
 #[cfg(test)]
@@ -196,7 +157,7 @@ mod tests {
         maildir.finish().unwrap();
         assert_eq!((maildir.written, maildir.kept), (2, 0));
         drop(maildir);
-        rename(place.join("new/1.a"), place.join("cur/1.a:2,S")).unwrap();
+        std::fs::rename(place.join("new/1.a"), place.join("cur/1.a:2,S")).unwrap();
         let mut maildir = MaildirWriter::open(&place).unwrap();
         for name in ["1.a", "2.a", "3.a"] {
             maildir.add(name, b"again").unwrap();
