@@ -59,6 +59,8 @@ pub enum ReplicationBug {
     HeldSnapshotForgotten,
     /// A deletion that is held takes no stamp.
     HeldDeletionUnstamped,
+    /// A secondary deletes a volume with a locked snapshot.
+    LockedVolumeDeleted,
     /// A pass does not look at what a rollback undid.
     RollbackNotPassed,
     /// A pass leaves volumes as large as they are.

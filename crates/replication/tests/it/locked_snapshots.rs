@@ -64,14 +64,14 @@ struct LockLedger {
     compared: Cell<usize>,
 }
 
-async fn digest_of(pool: &Pool, (snapshot, volume): (SnapshotId, VolumeId)) -> Option<u32> {
+pub async fn digest_of(pool: &Pool, (snapshot, volume): (SnapshotId, VolumeId)) -> Option<u32> {
     let device = pool.snapshot_device(VolumeKey::Id(volume), snapshot).ok()?;
     let size = device.geometry().size.0 as usize;
     let read = device.read(ByteOffset(0), vec![Buffer::zeroed(size)]).await.ok()?;
     Some(crc32c(&[&read[0]]))
 }
 
-fn snapshots_of(pool: &Pool, volume: VolumeId) -> Vec<Snapshot> {
+pub fn snapshots_of(pool: &Pool, volume: VolumeId) -> Vec<Snapshot> {
     let all = pool.snapshots(VolumeKey::Id(volume)).unwrap().into_iter();
     all.filter(|snapshot| !snapshot.name.contains('~')).collect()
 }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod connect;
+mod deleted_volumes;
 mod frame_bytes;
 mod frames;
 mod going_back;
