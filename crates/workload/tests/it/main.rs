@@ -13,6 +13,7 @@ mod judged;
 mod judged_part;
 mod lost_writes;
 mod maximum;
+mod merged;
 mod pools;
 mod real_run;
 mod record;
