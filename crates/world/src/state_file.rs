@@ -27,6 +27,21 @@ pub trait StateFile: Send + Sync + fmt::Debug {
     /// Cuts the file off, or lets it grow by zeroes.
     fn set_size(&self, size: u64) -> IoResult<()>;
 
-    /// Makes all changes survive a power cut.
+    /// Makes all changes survive a power cut. The name may not: see [`StateFile::sync_name`].
     fn sync(&self) -> IoResult<()>;
+
+    /// Makes the file's name survive a power cut, also if it took the name of another file.
+    fn sync_name(&self) -> IoResult<()>;
+
+    /// An empty file beside this one that can take its place, and is as private. What a crash left of one before is gone. If it is
+    /// dropped without having taken the place, it is removed.
+    fn begin_successor(&self) -> IoResult<Box<dyn StateFile>>;
+
+    /// Gives this successor the name of its predecessor, at once: who opens the name finds one or the other. The
+    /// contents must be stable before; the name is stable after [`StateFile::sync_name`]. After an error either may have the name.
+    ///
+    /// # Panics
+    ///
+    /// If it is no successor, or has taken the place before.
+    fn take_place(&mut self) -> IoResult<()>;
 }

@@ -264,6 +264,18 @@ impl StateFile for ReadDuringSync {
         }
         self.file.sync()
     }
+
+    fn sync_name(&self) -> IoResult<()> {
+        self.file.sync_name()
+    }
+
+    fn begin_successor(&self) -> IoResult<Box<dyn StateFile>> {
+        self.file.begin_successor()
+    }
+
+    fn take_place(&mut self) -> IoResult<()> {
+        unreachable!("a journal has no successor")
+    }
 }
 
 #[test]

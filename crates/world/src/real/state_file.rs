@@ -6,20 +6,25 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::Path,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
+    path::{Path, PathBuf},
 };
 
 /// Others may not read it: a state file may hold secrets.
 const MODE: u32 = 0o600;
+/// Follows the name of a file in that of its successor.
+const SUCCESSOR: &str = ".new";
 
 /// A host file of one process at a time; the lock ends with it, or with the process.
 #[derive(Debug)]
 pub struct HostStateFile {
     name: String,
+    path: PathBuf,
     file: File,
+    /// Of a successor: the place that it has not taken yet.
+    place: Option<PathBuf>,
 }
 
 impl HostStateFile {
@@ -31,9 +36,7 @@ impl HostStateFile {
         let options = OpenOptions::new().read(true).write(true).mode(MODE).clone();
         let file = match options.clone().create_new(true).open(path) {
             Ok(file) => {
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(fail)?;
-                folder.sync_all().map_err(fail)?;
+                sync_folder_of(path).map_err(fail)?;
                 file
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -41,18 +44,31 @@ impl HostStateFile {
             }
             Err(error) => return Err(fail(error)),
         };
-        if !file.metadata().map_err(fail)?.is_file() {
+        Self::lock(path, file)
+    }
+
+    /// Locks an open file, whose name must still be its own then: a successor may have taken it meanwhile.
+    fn lock(path: &Path, file: File) -> IoResult<Self> {
+        let name = path.display().to_string();
+        let fail = |error| IoError::from_os(error, format!("opening {name}"));
+        let opened = file.metadata().map_err(fail)?;
+        if !opened.is_file() {
             return Err(IoError::new(
                 IoErrorKind::WrongType,
                 format!("opening {name}: not an ordinary file"),
             ));
         }
+        let busy = || IoError::new(IoErrorKind::Busy, format!("opening {name}: another process is using it"));
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { name, file }),
-            Err(Errno::WOULDBLOCK) => {
-                Err(IoError::new(IoErrorKind::Busy, format!("opening {name}: another process is using it")))
-            }
-            Err(error) => Err(fail(error.into())),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(busy()),
+            Err(error) => return Err(fail(error.into())),
+        }
+        let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+        if fs::metadata(path).is_ok_and(|named| identity(&named) == identity(&opened)) {
+            Ok(Self { name, path: path.to_owned(), file, place: None })
+        } else {
+            Err(busy())
         }
     }
 
@@ -86,6 +102,51 @@ impl StateFile for HostStateFile {
     fn sync(&self) -> IoResult<()> {
         self.file.sync_data().map_err(self.fail("syncing"))
     }
+
+    fn sync_name(&self) -> IoResult<()> {
+        sync_folder_of(&self.path).map_err(self.fail("syncing the folder of"))
+    }
+
+    fn begin_successor(&self) -> IoResult<Box<dyn StateFile>> {
+        // The file itself is replaced, not a link to it.
+        let place = fs::canonicalize(&self.path).map_err(self.fail("examining"))?;
+        let mut path = place.clone().into_os_string();
+        path.push(SUCCESSOR);
+        let path = PathBuf::from(path);
+        let fail = |error| IoError::from_os(error, format!("opening {}", path.display()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(MODE);
+        let mut successor = Self::lock(&path, options.open(&path).map_err(fail)?)?;
+        successor.place = Some(place);
+        successor.set_size(0)?;
+        let owner = |file: &File| file.metadata().map(|metadata| (metadata.uid(), metadata.gid()));
+        let (own, (user, group)) = (owner(&successor.file).map_err(fail)?, owner(&self.file).map_err(fail)?);
+        if own != (user, group) {
+            fchown(&successor.file, Some(user), Some(group)).map_err(fail)?;
+        }
+        Ok(Box::new(successor))
+    }
+
+    fn take_place(&mut self) -> IoResult<()> {
+        let place = self.place.take().expect("a successor takes its place once");
+        fs::rename(&self.path, &place).map_err(self.fail("renaming"))?;
+        (self.name, self.path) = (place.display().to_string(), place);
+        Ok(())
+    }
+}
+
+impl Drop for HostStateFile {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            // What stays is emptied by the next successor.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
@@ -109,6 +170,38 @@ mod tests {
         assert_eq!((&all, file.size().unwrap()), (b"\0\0\0abc\0\0", 8));
         assert_eq!(file.read_at(1, &mut all).unwrap_err().kind(), IoErrorKind::OutOfRange);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_successor_takes_the_place_with_its_lock_or_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let mut file: Box<dyn StateFile> = Box::new(HostStateFile::open(&path).unwrap());
+        file.write_at(0, b"before").unwrap();
+        fs::write(folder.path().join("state.new"), b"left by a crash, and longer").unwrap();
+        // Another process has opened the name, and is about to lock it.
+        let late = File::open(&path).unwrap();
+        let dropped = file.begin_successor().unwrap();
+        assert_eq!(dropped.size().unwrap(), 0);
+        assert!(file.begin_successor().is_err(), "one at a time");
+        drop(dropped);
+        assert!(!folder.path().join("state.new").exists());
+        let mut successor = file.begin_successor().unwrap();
+        successor.write_at(0, b"after").unwrap();
+        successor.sync().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        successor.take_place().unwrap();
+        successor.sync_name().unwrap();
+        file = successor;
+        assert_eq!(HostStateFile::lock(&path, late).unwrap_err().kind(), IoErrorKind::Busy);
+        assert_eq!(HostStateFile::open(&path).unwrap_err().kind(), IoErrorKind::Busy);
+        assert_eq!(file.name(), path.canonicalize().unwrap().display().to_string());
+        file.write_at(5, b"wards").unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"afterwards");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(HostStateFile::open(&path).unwrap().size().unwrap(), 10);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

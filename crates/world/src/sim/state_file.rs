@@ -7,11 +7,13 @@
 //! 2. A power cut keeps any of the unsynced changes: a new size whole or not at all, a write in any of its sectors. Bytes
 //!    beyond a size that was lost are lost with it.
 //! 3. A handle from before a power cut reads and changes nothing.
+//! 4. A successor that has taken the place has it after a power cut if the name was synced; else it or the file before has.
 //!
 //! A process that is killed loses nothing: the cache is the kernel's.
 
 use crate::{IoError, IoErrorKind, IoResult, Random, StateFile};
 use std::{
+    collections::BTreeMap,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -43,21 +45,34 @@ pub struct SimStateFile {
 #[derive(Debug)]
 pub struct SimStateHandle {
     file: SimStateFile,
+    name: String,
+    /// Which of the files it is.
+    id: u64,
+    is_successor: bool,
     power_cycle: u64,
 }
 
 #[derive(Debug)]
 struct FileState {
     random: Random,
-    stable: Vec<u8>,
-    cached: Vec<u8>,
-    unsynced: Vec<Change>,
+    /// The file of the name, its successors, and files that had the name before.
+    files: BTreeMap<u64, FileContents>,
+    named: u64,
+    /// The file that has the name after a power cut.
+    stably_named: u64,
     faults: StateFileFaults,
     /// Changes and syncs since the faults were set.
     operations: u64,
     /// Power cuts so far.
     power_cycle: u64,
     has_power: bool,
+}
+
+#[derive(Debug, Default)]
+struct FileContents {
+    stable: Vec<u8>,
+    cached: Vec<u8>,
+    unsynced: Vec<Change>,
 }
 
 #[derive(Clone, Debug)]
@@ -76,9 +91,9 @@ impl SimStateFile {
     pub fn with_contents(name: &str, seed: u64, contents: Vec<u8>) -> Self {
         let state = FileState {
             random: Random::new(seed, "state file"),
-            stable: contents.clone(),
-            cached: contents,
-            unsynced: Vec::new(),
+            files: BTreeMap::from([(0, FileContents::stable(contents))]),
+            named: 0,
+            stably_named: 0,
             faults: StateFileFaults::default(),
             operations: 0,
             power_cycle: 0,
@@ -88,12 +103,17 @@ impl SimStateFile {
     }
 
     pub fn open(&self) -> SimStateHandle {
-        SimStateHandle { file: self.clone(), power_cycle: self.lock().power_cycle }
+        let (id, power_cycle) = {
+            let state = self.lock();
+            (state.named, state.power_cycle)
+        };
+        SimStateHandle { file: self.clone(), name: self.name.clone(), id, is_successor: false, power_cycle }
     }
 
     /// The contents as processes read them.
     pub fn contents(&self) -> Vec<u8> {
-        self.lock().cached.clone()
+        let state = self.lock();
+        state.files[&state.named].cached.clone()
     }
 
     /// Replaces the faults and counts operations from 0.
@@ -114,10 +134,12 @@ impl SimStateFile {
         let state = &mut *state;
         // Some power cuts lose all, some nothing, most a part.
         let kept_percent = [0.0, 20.0, 50.0, 80.0, 100.0][state.random.below(5) as usize];
-        for change in std::mem::take(&mut state.unsynced) {
-            change.survive(&mut state.stable, kept_percent, &mut state.random);
+        if state.named != state.stably_named && state.random.percent(kept_percent) {
+            state.stably_named = state.named;
         }
-        state.cached = state.stable.clone();
+        let mut kept = state.files.remove(&state.stably_named).expect("it has the name");
+        kept.lose(kept_percent, &mut state.random);
+        (state.files, state.named) = (BTreeMap::from([(state.stably_named, kept)]), state.stably_named);
         state.faults = StateFileFaults::default();
         state.power_cycle += 1;
         state.has_power = true;
@@ -129,6 +151,20 @@ impl SimStateFile {
 
     fn fail(&self, kind: IoErrorKind, text: &str) -> IoError {
         IoError::new(kind, format!("{}: {text}", self.name))
+    }
+}
+
+impl FileContents {
+    fn stable(contents: Vec<u8>) -> Self {
+        Self { stable: contents.clone(), cached: contents, unsynced: Vec::new() }
+    }
+
+    /// A power cut.
+    fn lose(&mut self, kept_percent: f64, random: &mut Random) {
+        for change in std::mem::take(&mut self.unsynced) {
+            change.survive(&mut self.stable, kept_percent, random);
+        }
+        self.cached.clone_from(&self.stable);
     }
 }
 
@@ -196,10 +232,10 @@ impl SimStateHandle {
         if state.faults.no_space.contains(&number) {
             return Err(self.file.fail(IoErrorKind::NoSpace, "no space left on device"));
         }
-        let state = &mut *state;
+        let contents = state.files.get_mut(&self.id).expect("an open file");
         for change in changes {
-            change.apply(&mut state.cached);
-            state.unsynced.push(change);
+            change.apply(&mut contents.cached);
+            contents.unsynced.push(change);
         }
         if is_last { Err(self.no_power()) } else { Ok(()) }
     }
@@ -207,16 +243,17 @@ impl SimStateHandle {
 
 impl StateFile for SimStateHandle {
     fn name(&self) -> &str {
-        &self.file.name
+        &self.name
     }
 
     fn size(&self) -> IoResult<u64> {
-        Ok(self.running()?.cached.len() as u64)
+        Ok(self.running()?.files[&self.id].cached.len() as u64)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> IoResult<()> {
         let state = self.running()?;
-        let found = state.cached.get(offset as usize..).and_then(|rest| rest.get(..into.len()));
+        let cached = &state.files[&self.id].cached;
+        let found = cached.get(offset as usize..).and_then(|rest| rest.get(..into.len()));
         let found = found.ok_or_else(|| self.file.fail(IoErrorKind::OutOfRange, "reading beyond the end"))?;
         into.copy_from_slice(found);
         Ok(())
@@ -239,19 +276,57 @@ impl StateFile for SimStateHandle {
         if is_last {
             return Err(self.no_power());
         }
-        let state = &mut *state;
-        if state.faults.failed_syncs.contains(&number) {
-            for change in std::mem::take(&mut state.unsynced) {
+        let FileState { random, files, faults, .. } = &mut *state;
+        let contents = files.get_mut(&self.id).expect("an open file");
+        if faults.failed_syncs.contains(&number) {
+            for change in std::mem::take(&mut contents.unsynced) {
                 // Sizes are the filesystem's own data, and safe in its journal.
                 let kept_percent = if matches!(change, Change::Size(_)) { 100.0 } else { 50.0 };
-                change.survive(&mut state.stable, kept_percent, &mut state.random);
+                change.survive(&mut contents.stable, kept_percent, random);
             }
             return Err(self.file.fail(IoErrorKind::Medium, "input/output error"));
         }
-        if !state.faults.syncs_lie {
-            std::mem::take(&mut state.unsynced).iter().for_each(|change| change.apply(&mut state.stable));
+        if !faults.syncs_lie {
+            let unsynced = std::mem::take(&mut contents.unsynced);
+            unsynced.iter().for_each(|change| change.apply(&mut contents.stable));
         }
         Ok(())
+    }
+
+    fn sync_name(&self) -> IoResult<()> {
+        let mut state = self.running()?;
+        let (number, is_last) = Self::count(&mut state);
+        if is_last {
+            return Err(self.no_power());
+        }
+        if state.faults.failed_syncs.contains(&number) {
+            return Err(self.file.fail(IoErrorKind::Medium, "input/output error"));
+        }
+        if !state.faults.syncs_lie {
+            state.stably_named = state.named;
+        }
+        Ok(())
+    }
+
+    fn begin_successor(&self) -> IoResult<Box<dyn StateFile>> {
+        let mut state = self.running()?;
+        let id = state.files.last_key_value().map_or(0, |(last, _)| last + 1);
+        state.files.insert(id, FileContents::default());
+        let (file, name) = (self.file.clone(), format!("{}.new", self.name));
+        Ok(Box::new(SimStateHandle { file, name, id, is_successor: true, power_cycle: self.power_cycle }))
+    }
+
+    fn take_place(&mut self) -> IoResult<()> {
+        assert!(std::mem::take(&mut self.is_successor), "a successor takes its place once");
+        let mut state = self.running()?;
+        let (number, is_last) = Self::count(&mut state);
+        if state.faults.no_space.contains(&number) {
+            return Err(self.file.fail(IoErrorKind::NoSpace, "no space left on device"));
+        }
+        state.named = self.id;
+        drop(state);
+        self.name.clone_from(&self.file.name);
+        if is_last { Err(self.no_power()) } else { Ok(()) }
     }
 }
 
@@ -320,6 +395,36 @@ mod tests {
             file.cut_power();
             file.open().size().unwrap();
         }
+    }
+
+    #[test]
+    fn a_successor_has_the_place_for_certain_once_its_name_is_synced() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let file = changed_file(seed, StateFileFaults::default());
+            let before = file.open();
+            let mut successor = before.begin_successor().unwrap();
+            successor.write_at(0, &[7; SECTOR]).unwrap();
+            let is_synced = seed % 2 == 0;
+            if is_synced {
+                successor.sync().unwrap();
+            }
+            assert_eq!(file.contents().len(), 5 * SECTOR, "it has not taken the place");
+            successor.take_place().unwrap();
+            assert_eq!((file.contents(), successor.name()), (vec![7; SECTOR], "state"));
+            before.write_at(0, &[9]).unwrap();
+            assert_eq!(file.open().size().unwrap(), SECTOR as u64, "the one before is another file");
+            let is_name_synced = seed % 4 < 2;
+            if is_name_synced {
+                successor.sync_name().unwrap();
+            }
+            file.cut_power();
+            seen.insert((is_synced, is_name_synced, file.contents().len() / SECTOR));
+        }
+        let lost =
+            [(false, false, 0), (false, false, 1), (false, false, 5), (false, true, 0), (false, true, 1)];
+        let kept = [(true, false, 1), (true, false, 5), (true, true, 1)];
+        assert_eq!(seen, lost.into_iter().chain(kept).collect());
     }
 
     #[test]
