@@ -40,6 +40,9 @@ fn main() {
     }
     write("protect_catalogue", "with-sums", &[vec![0], catalogue_bytes::example()].concat());
     write("protect_catalogue", "without-sums", &catalogue_bytes::input());
+    let compacted = catalogue_bytes::compacted_example();
+    write("protect_catalogue", "compacted-with-sums", &[vec![0], compacted.clone()].concat());
+    write("protect_catalogue", "compacted-without-sums", &catalogue_bytes::input_of(&compacted));
     for (name, note) in catalogue_bytes::notes() {
         write("protect_note", name, note.encode().as_bytes());
     }

@@ -37,6 +37,16 @@ pub enum KeepingBug {
     LastLineNotRewritten,
     /// A damaged line in the middle ends the file.
     DamagedMiddleIgnored,
+    /// A file that takes the place of a catalogue may not have it after a power cut.
+    NameNotSynced,
+    /// A file takes the place of a catalogue before it is stable.
+    SuccessorNotSynced,
+    /// Old lines of a backup that was held or restored are summed up, too.
+    HeldSummedUp,
+    /// Slots that backups filled are forgotten with their lines.
+    SummedSlotsForgotten,
+    /// A clock that is set ahead makes lines old.
+    SummedUpByCivilClock,
     /// A sequence number is given again.
     SequenceAgain,
     /// A deletion under way is forgotten.
@@ -70,7 +80,7 @@ pub enum KeepingBug {
 }
 
 impl KeepingBug {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 36] = [
         Self::SecondPassForgotten,
         Self::PaceIgnored,
         Self::FutureBlocks,
@@ -87,6 +97,11 @@ impl KeepingBug {
         Self::LineNotSynced,
         Self::LastLineNotRewritten,
         Self::DamagedMiddleIgnored,
+        Self::NameNotSynced,
+        Self::SuccessorNotSynced,
+        Self::HeldSummedUp,
+        Self::SummedSlotsForgotten,
+        Self::SummedUpByCivilClock,
         Self::SequenceAgain,
         Self::DeletionForgotten,
         Self::SilentPoolIsEmpty,

@@ -4,11 +4,12 @@
 use crate::{
     UnixSecond,
     backup_schedule::SchedulePeriod,
-    catalogue::{BackupCatalogue, BackupRow, BackupStage, SlotAccount, SlotFate, slot_accounts},
+    catalogue::{BackupCatalogue, BackupRow, BackupStage, SlotAccount, SlotFate, SummedDay, slot_accounts},
     retention::{BackupProof, policy::KeepSpan},
 };
 use report::{Cell, Column, Document, Mark, Meta, Section, Severity, Table, calendar::utc_time};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Everything that a catalogue says since a time. As JSON it is for programs; times are UTC.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,6 +24,12 @@ pub struct CatalogueReport {
     pub began: String,
     /// Time of the catalogue's last line.
     pub until: String,
+    /// Records of before are summed up, but for backups to which something happened that is asked for by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summed_until: Option<String>,
+    /// Sums of days, which are in none of the other lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub summed: Vec<SummedLine>,
     pub slots: Vec<SlotLine>,
     pub backups: Vec<BackupLine>,
     pub restores: Vec<RestoreLine>,
@@ -45,6 +52,33 @@ pub struct SlotLine {
     pub count: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
+}
+
+/// Everything that was summed up of one day.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SummedLine {
+    pub day: String,
+    /// Lowest and highest number of its backups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backups: Option<(u64, u64)>,
+    /// Slots of all schedules.
+    pub made: u64,
+    pub missed: u64,
+    pub failed: u64,
+    /// Backups by their labels.
+    pub application: u64,
+    pub filesystem: u64,
+    pub crash: u64,
+    pub ordered: u64,
+    pub found: u64,
+    pub proven: u64,
+    pub copied: u64,
+    pub deleted: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_ms_max: Option<u64>,
+    /// Reasons of the first that failed, and of the first that were missed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -139,6 +173,13 @@ impl CatalogueReport {
             since: utc_time(since.0),
             began: utc_time(catalogue.began().0),
             until: utc_time(catalogue.clock().at().0),
+            summed_until: catalogue.summed_until().map(|until| utc_time(until.0)),
+            summed: catalogue
+                .summed()
+                .iter()
+                .filter(|day| day.day_s >= since.0)
+                .map(SummedLine::of)
+                .collect(),
             slots: slot_accounts(catalogue, since).iter().map(SlotLine::of).collect(),
             backups: catalogue
                 .rows()
@@ -188,9 +229,19 @@ impl CatalogueReport {
         document.section(self.deletion_section());
         document.section(self.restore_section());
         document.section(self.drill_section());
+        if !self.summed.is_empty() {
+            document.section(self.summed_section());
+        }
+        let summed = match &self.summed_until {
+            Some(until) => format!(
+                " Single records before {until}, which are summed up, a line a day; those of backups that exist, were held, locked, \
+                 restored, drilled, damaged or lost, or deleted by a person, are shown whole."
+            ),
+            None => String::new(),
+        };
         document.section(Section::new("Not shown by this", "").paragraph(format!(
             "The catalogue {} at {} and ends at {}: a slot that is due since then is not in it. Whether a volume has everything \
-             that its application needs; what nobody verified; copies that were deleted elsewhere.",
+             that its application needs; what nobody verified; copies that were deleted elsewhere.{summed}",
             if self.is_rebuilt { "was made again from notes of snapshots" } else { "begins" },
             self.began,
             self.until,
@@ -199,7 +250,52 @@ impl CatalogueReport {
     }
 
     fn slots_with(&self, fate: &str) -> u64 {
-        self.slots.iter().filter(|slot| slot.fate == fate).map(|slot| slot.count).sum()
+        let summed = |day: &SummedLine| match fate {
+            "made" => day.made,
+            "missed" => day.missed,
+            _ => day.failed,
+        };
+        let single: u64 = self.slots.iter().filter(|slot| slot.fate == fate).map(|slot| slot.count).sum();
+        self.summed.iter().map(summed).fold(single, u64::saturating_add)
+    }
+
+    fn summed_section(&self) -> Section {
+        let columns = [
+            Column::text("Day"),
+            Column::text("Backups"),
+            Column::number("Made", "slots"),
+            Column::number("Missed", "slots"),
+            Column::number("Failed", "slots"),
+            Column::text("Labels"),
+            Column::number("Proven", ""),
+            Column::number("Copied", ""),
+            Column::text("Deleted"),
+            Column::text("Reasons"),
+        ];
+        let mut table = Table::new("", columns);
+        for day in &self.summed {
+            let labels =
+                [("application", day.application), ("filesystem", day.filesystem), ("crash", day.crash)];
+            let counts = |counts: &[(&str, u64)]| {
+                let counts = counts.iter().filter(|(_, count)| *count > 0);
+                counts.map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+            };
+            let deleted: Vec<(&str, u64)> = day.deleted.iter().map(|(rule, count)| (*rule, *count)).collect();
+            table.push([
+                Cell::text(&day.day),
+                Cell::text(day.backups.map(|(first, last)| format!("{first} to {last}")).unwrap_or_default()),
+                Cell::count(day.made),
+                Cell::count(day.missed),
+                Cell::count(day.failed),
+                Cell::text(counts(&labels)),
+                Cell::count(day.proven),
+                Cell::count(day.copied),
+                Cell::text(counts(&deleted)),
+                Cell::text(day.reasons.join("; ")),
+            ]);
+        }
+        let intro = "Older records: a line for each day of UTC. None of these backups exists.";
+        Section::new("Days that were summed up", intro).block(table)
     }
 
     fn highlights(&self, document: &mut Document) {
@@ -393,6 +489,32 @@ fn runs_of(slots: &[SlotLine]) -> Vec<SlotLine> {
         }
     }
     lines
+}
+
+impl SummedLine {
+    fn of(day: &SummedDay) -> Self {
+        let sum = |count: fn(&crate::catalogue::SummedSlots) -> u64| {
+            day.slots.iter().map(count).fold(0, u64::saturating_add)
+        };
+        let reasons = [&day.failure, &day.missed_why].into_iter().filter(|reason| !reason.is_empty());
+        Self {
+            day: utc_time(day.day_s)[..10].to_owned(),
+            backups: day.backups,
+            made: sum(|slots| slots.made),
+            missed: sum(|slots| slots.missed),
+            failed: sum(|slots| slots.failed),
+            application: day.application,
+            filesystem: day.filesystem,
+            crash: day.crash,
+            ordered: day.ordered,
+            found: day.found,
+            proven: day.proven,
+            copied: day.copied,
+            deleted: day.deleted.iter().map(|one| (one.rule.word(), one.count)).collect(),
+            window_ms_max: day.window_ms_max,
+            reasons: reasons.cloned().collect(),
+        }
+    }
 }
 
 impl SlotLine {

@@ -121,7 +121,9 @@ async fn of_server(set: &str, server: &ServerConnection) -> Result<BackupCatalog
     let mut reader = CatalogueReader::new(CatalogueScope::All);
     let mut offset = 0;
     loop {
-        let part = server.get_text(&format!("{path}/catalogue?offset={offset}")).await?.body;
+        let compactions = reader.catalogue().map(|catalogue| catalogue.header().compactions);
+        let same = compactions.map(|compactions| format!("&compactions={compactions}")).unwrap_or_default();
+        let part = server.get_text(&format!("{path}/catalogue?offset={offset}{same}")).await?.body;
         if part.is_empty() {
             return whole(reader, set);
         }

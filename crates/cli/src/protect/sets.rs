@@ -167,6 +167,10 @@ fn say_set(row: &SetRow, freed: &dyn Fn(u64) -> String, console: &Console) {
     if let Some(next) = &row.next_at {
         console.say(&format!("  next backup {next}"));
     }
+    if let Some(until) = &row.summed_until {
+        console
+            .say(&format!("  records before {until} are summed up, a line a day: 'spindle protect report'"));
+    }
     say_replication(row, console);
     for text in row.problems.values() {
         console.warn(&format!("set {}: {text}", row.name));

@@ -491,7 +491,14 @@ impl SetFlow {
                 let present = keeper.catalogue().header().id.clone();
                 return Some(FlowEnd::Rebuild(Some(present), RebuildRequest { id, answer }));
             }
-            SetRequest::Catalogue { offset, answer } => {
+            SetRequest::Catalogue { offset, compactions, answer } => {
+                let present = keeper.catalogue().header().compactions;
+                if compactions.is_some_and(|compactions| compactions != present) {
+                    let what = format!("set {}: old records were summed up while they were read", self.name);
+                    let refusal = Refusal::new(what, "read the catalogue from its beginning");
+                    let _ = answer.send(Err(SetOrderRefusal::Refused(refusal)));
+                    return None;
+                }
                 let part = keeper.read_catalogue(offset).map_err(|error| {
                     SetOrderRefusal::NotNow(Refusal::new(format!("set {}: {error}", self.name), "try again"))
                 });

@@ -144,7 +144,11 @@ pub(crate) enum SetRequest {
         answer: oneshot::Sender<Result<SetOrderAnswer, SetOrderRefusal>>,
     },
     /// For a part of the catalogue's file.
-    Catalogue { offset: u64, answer: oneshot::Sender<Result<Vec<u8>, SetOrderRefusal>> },
+    Catalogue {
+        offset: u64,
+        compactions: Option<u64>,
+        answer: oneshot::Sender<Result<Vec<u8>, SetOrderRefusal>>,
+    },
     /// To make the catalogue again from the notes of points; of the one with this identity, if it is given.
     Rebuild { id: Option<SetId>, answer: oneshot::Sender<Result<RebuiltCatalogue, SetOrderRefusal>> },
 }
@@ -198,13 +202,17 @@ impl SetOrders {
         self.ask(|answer| SetRequest::Order { order, by, answer }).await
     }
 
-    /// Reads a part of the catalogue; an empty one is its end.
+    /// Reads a part of the catalogue; an empty one is its end. `compactions` are those of the file whose parts came before.
     ///
     /// # Errors
     ///
-    /// The set is not kept now, or the file cannot be read.
-    pub async fn read_catalogue(&self, offset: u64) -> Result<Vec<u8>, SetOrderRefusal> {
-        self.ask(|answer| SetRequest::Catalogue { offset, answer }).await
+    /// The set is not kept now, or the file cannot be read, or is another one since.
+    pub async fn read_catalogue(
+        &self,
+        offset: u64,
+        compactions: Option<u64>,
+    ) -> Result<Vec<u8>, SetOrderRefusal> {
+        self.ask(|answer| SetRequest::Catalogue { offset, compactions, answer }).await
     }
 
     /// Makes the catalogue again from the notes of points in the pools. The present one is kept as a copy; its own backups become

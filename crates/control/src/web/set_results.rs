@@ -180,6 +180,8 @@ pub(super) struct CataloguePart {
     /// Bytes of the file before them.
     #[serde(default)]
     offset: u64,
+    /// Times that the file was compacted, as its first line says: if it was once more since, these bytes are of another file, which is 409.
+    compactions: Option<u64>,
 }
 
 /// Reads lines of a set's catalogue, from a number of bytes on; no line is its end. One answer after the other they are the
@@ -192,10 +194,10 @@ pub(super) async fn catalogue(
     State(api): State<ApiState>,
     caller: Caller,
     Path(set): Path<String>,
-    Query(CataloguePart { offset }): Query<CataloguePart>,
+    Query(CataloguePart { offset, compactions }): Query<CataloguePart>,
 ) -> Result<Response, ApiProblem> {
     caller.need(CallerRole::Read)?;
-    let bytes = orders_of(&api, &caller, &set)?.read_catalogue(offset).await?;
+    let bytes = orders_of(&api, &caller, &set)?.read_catalogue(offset, compactions).await?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], bytes).into_response())
 }
 

@@ -39,6 +39,9 @@ pub struct SetRow {
     /// Its copies in a vault by the clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vault: Option<SetVaultRow>,
+    /// Older records of its catalogue are summed up, a line a day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summed_until: Option<String>,
     /// Its part in DR groups, if volumes of it lie in such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<SetReplicationRow>,
@@ -220,6 +223,7 @@ impl SetRow {
                 not_copied: None,
                 due: None,
             }),
+            summed_until: None,
             replication: None,
             backups: Vec::new(),
         };
@@ -257,6 +261,7 @@ impl SetRow {
                 due: view.as_ref().and_then(|view| view.copy_due.as_ref()).map(CopyDueRow::of),
                 ..vault
             }),
+            summed_until: view.as_ref().and_then(|view| view.summed_until).map(|until| utc_time(until.0)),
             replication: replication.map(SetReplicationRow::of),
             backups: backups.map(backup_row).collect(),
             ..row

@@ -157,6 +157,14 @@ fn a_lost_catalogue_is_made_again_from_the_notes_in_the_pools() {
         assert!(strays.contains(&format!("{} points are of another", 2 * made_since.len())), "{strays}");
         let made = order(&life, "post", SetOrder::BackUp { holds: Vec::new() }).await.unwrap();
         assert!(made > 2, "numbers go on");
+        // Its parts are of one file: of another one, none is read.
+        let part = orders().read_catalogue(0, None).await.unwrap();
+        assert_eq!(orders().read_catalogue(0, Some(0)).await.unwrap(), part);
+        let refused = format!("{:?}", orders().read_catalogue(part.len() as u64, Some(1)).await.unwrap_err());
+        assert!(
+            refused.contains("Refused") && refused.contains("summed up while they were read"),
+            "{refused}"
+        );
         life.server.stop().await;
     });
 }

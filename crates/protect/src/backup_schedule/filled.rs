@@ -6,9 +6,14 @@
 //! 2. Within a run, neighbours lie at most two slots apart: a clock that jumps far ahead begins a run of its own and does
 //!    not fill the time between.
 //! 3. The last run holds the slot that was noted last.
+//! 4. There are [`RUNS_MAX`] runs at most: older ones are forgotten.
 
 use super::SchedulePeriod;
 use crate::UnixSecond;
+
+/// Each outage of more than a slot begins a run. Only a clock that is set back over all of these finds slots of a run that was
+/// forgotten, and fills them once more.
+pub const RUNS_MAX: usize = 1_024;
 
 /// A slot that a backup filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,15 +45,30 @@ impl FilledSlots {
                 return;
             }
         }
+        if self.runs.len() == RUNS_MAX {
+            self.runs.remove(0);
+        }
         self.runs.push(SlotRun { first: slot.start, last: slot.start });
         assert!(self.holds(slot.start));
     }
 
     /// Notes that a backup with a lower sequence number than the last one's filled a slot.
     pub fn note_earlier(&mut self, slot: FilledSlot) {
-        if !self.holds(slot.start) {
+        if !self.holds(slot.start) && self.runs.len() < RUNS_MAX {
             self.runs.insert(0, SlotRun { first: slot.start, last: slot.start });
         }
+    }
+
+    /// First and last slot of each run, in order.
+    pub fn runs(&self) -> impl ExactSizeIterator<Item = (UnixSecond, UnixSecond)> {
+        self.runs.iter().map(|run| (run.first, run.last))
+    }
+
+    /// The slots of these runs; `None` if there are too many, or one ends before it begins.
+    pub fn of_runs(runs: impl IntoIterator<Item = (UnixSecond, UnixSecond)>) -> Option<Self> {
+        let runs: Vec<SlotRun> = runs.into_iter().map(|(first, last)| SlotRun { first, last }).collect();
+        let are_right = runs.len() <= RUNS_MAX && runs.iter().all(|run| run.first <= run.last);
+        are_right.then_some(Self { runs })
     }
 
     /// Start of the slot that was filled last, by sequence number.
@@ -92,5 +112,21 @@ mod tests {
         filled.note_earlier(FilledSlot { period, start: UnixSecond(5 * 3600) });
         assert!(filled.holds(UnixSecond(5 * 3600)));
         assert_eq!(filled.last(), Some(UnixSecond(18 * 3600)));
+        assert_eq!(FilledSlots::of_runs(filled.runs()), Some(filled));
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_runs_are_forgotten() {
+        let mut filled = FilledSlots::default();
+        let period: SchedulePeriod = "1h".parse().unwrap();
+        let slot = |hour: i64| FilledSlot { period, start: UnixSecond(hour * 3600) };
+        (0..=RUNS_MAX as i64).for_each(|run| filled.note(slot(run * 10)));
+        assert_eq!(filled.runs().len(), RUNS_MAX);
+        assert!(!filled.holds(UnixSecond(0)) && filled.holds(UnixSecond(36_000)));
+        filled.note_earlier(slot(-50));
+        assert!(!filled.holds(UnixSecond(-50 * 3600)), "there is no room before them");
+        let backwards = [(UnixSecond(1), UnixSecond(0))];
+        assert_eq!(FilledSlots::of_runs(backwards), None);
+        assert_eq!(FilledSlots::of_runs(vec![(UnixSecond(0), UnixSecond(1)); RUNS_MAX + 1]), None);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Fields may be added without a new version: readers pass over fields that they do not know.
 
+use super::summary::{CompactedPart, SummedDay};
 use crate::{
     UnixSecond,
     backup::{BackupLabel, Consistency, FreezeEvidence},
@@ -51,6 +52,10 @@ pub enum CatalogueEntry {
     Missed(MissedRange),
     Restored(BackupRestore),
     Drilled(BackupDrill),
+    /// A day whose lines were summed up.
+    Summed(SummedDay),
+    /// The end of what was summed up, and what follows from it for all that comes after.
+    Compacted(CompactedPart),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,6 +69,9 @@ pub struct CatalogueHeader {
     /// It was made again, from notes of points.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_rebuilt: bool,
+    /// Times that old lines were summed up. From the first one on the version is 2.
+    #[serde(default, skip_serializing_if = "super::summary::is_zero")]
+    pub compactions: u64,
 }
 
 /// A runner's clock when it opened the catalogue.
@@ -308,7 +316,31 @@ impl CatalogueEntry {
             | Self::Released(_)
             | Self::Locked(_)
             | Self::Deleting(_)
-            | Self::Deleted(_) => {}
+            | Self::Deleted(_)
+            | Self::Summed(_)
+            | Self::Compacted(_) => {}
+        }
+    }
+
+    /// The backup that it is about.
+    pub fn backup(&self) -> Option<u64> {
+        match self {
+            Self::Header(_) | Self::Opened(_) | Self::Missed(_) | Self::Summed(_) | Self::Compacted(_) => {
+                None
+            }
+            Self::Begun(start) => Some(start.backup),
+            Self::Hook(hook) => Some(hook.backup),
+            Self::Cut(cut) => Some(cut.backup),
+            Self::Failed(failed) => Some(failed.backup),
+            Self::Found(found) => Some(found.backup),
+            Self::Verified(verified) => Some(verified.backup),
+            Self::Copied(copy) => Some(copy.backup),
+            Self::Held(hold) | Self::Released(hold) => Some(hold.backup),
+            Self::Locked(lock) => Some(lock.backup),
+            Self::Deleting(deletion) | Self::Deleted(deletion) => Some(deletion.backup),
+            Self::Lost(lost) => Some(lost.backup),
+            Self::Restored(restore) => Some(restore.backup),
+            Self::Drilled(drill) => Some(drill.backup),
         }
     }
 }

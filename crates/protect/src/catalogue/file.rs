@@ -8,9 +8,10 @@
 
 use super::{
     clock::MachineTime,
+    compaction::CompactionError,
     entry::{CatalogueEntry, CatalogueHeader, RunnerOpening, SetId},
     line::{CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueLine, LINE_BYTES_MAX},
-    reader::{CatalogueReadError, CatalogueReader, ReadCatalogue},
+    reader::{CatalogueReadError, CatalogueReader, LineAges, ReadCatalogue},
     state::{BackupCatalogue, CatalogueContradiction, CatalogueScope},
 };
 use crate::planted_keeping::{self, KeepingBug};
@@ -33,6 +34,8 @@ pub enum CatalogueFileError {
     /// The entry cannot be true.
     #[error("{file}: {source}")]
     Contradiction { file: String, source: CatalogueContradiction },
+    #[error("{file}: {source}")]
+    Compaction { file: String, source: CompactionError },
     #[error("{file}: nothing is written after an error; open it again")]
     Broken { file: String },
     #[error(transparent)]
@@ -41,13 +44,14 @@ pub enum CatalogueFileError {
 
 /// An open catalogue.
 pub struct CatalogueFile {
-    file: Box<dyn StateFile>,
-    catalogue: BackupCatalogue,
+    pub(super) file: Box<dyn StateFile>,
+    pub(super) catalogue: BackupCatalogue,
     runner: String,
     lines: u64,
     /// Bytes of intact lines.
-    end: u64,
-    is_broken: bool,
+    pub(super) end: u64,
+    pub(super) ages: LineAges,
+    pub(super) is_broken: bool,
     is_cleaned: bool,
     last_line: Vec<u8>,
 }
@@ -70,12 +74,13 @@ impl NewCatalogue<'_> {
             id: self.id.clone(),
             generator: self.generator.to_owned(),
             is_rebuilt: self.is_rebuilt,
+            compactions: 0,
         }
     }
 }
 
 /// Most bytes of a part that is handed out: one line is shorter.
-const PART_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+pub(super) const PART_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 
 /// Reads all of a catalogue; `None` if it is empty, or a crash cut off its first line.
 ///
@@ -138,10 +143,20 @@ impl CatalogueFile {
             runner: runner.to_owned(),
             lines: found.lines,
             end: found.intact_bytes,
+            ages: found.ages,
             is_broken: false,
             is_cleaned: false,
             last_line: found.last_line,
         })
+    }
+
+    /// Goes on with a successor that has taken the place of the file, whose lines are stable.
+    pub(super) fn succeed(&mut self, file: Box<dyn StateFile>, found: ReadCatalogue) {
+        assert_eq!(found.dropped_bytes, 0, "it was written whole");
+        self.file = file;
+        self.catalogue = found.catalogue;
+        (self.lines, self.end, self.ages) = (found.lines, found.intact_bytes, found.ages);
+        (self.is_cleaned, self.last_line) = (true, Vec::new());
     }
 
     pub(super) fn create(
@@ -162,6 +177,7 @@ impl CatalogueFile {
             runner: runner.to_owned(),
             lines: 0,
             end: 0,
+            ages: LineAges::default(),
             is_broken: false,
             is_cleaned: true,
             last_line: Vec::new(),
@@ -190,9 +206,19 @@ impl CatalogueFile {
         Ok(part)
     }
 
+    /// Bytes of the lines that are stable.
+    pub fn size(&self) -> u64 {
+        self.end
+    }
+
     /// Lines that are stable.
     pub fn lines(&self) -> u64 {
         self.lines
+    }
+
+    /// True if a write or sync failed: nothing more is written until it is opened again.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Appends an entry. When this returns, it survives a power cut.
@@ -229,8 +255,10 @@ impl CatalogueFile {
         }
         let checked = self.catalogue.check(&line);
         checked.map_err(|source| CatalogueFileError::Contradiction { file: file(), source })?;
+        let offset = self.end;
         self.write(&line.encode())?;
         self.catalogue.apply(&line);
+        self.ages.note(age_s, offset);
         Ok(())
     }
 
@@ -250,8 +278,11 @@ impl CatalogueFile {
     }
 
     /// Cuts off what a crash left, and makes the last line stable: a sync of the runner before may have failed, and the
-    /// kernel may still show what no disk has.
+    /// kernel may still show what no disk has. The name, too: that runner may have died just after a compacted file took it.
     fn clean(&mut self) -> Result<(), CatalogueFileError> {
+        if !planted_keeping::is(KeepingBug::NameNotSynced) {
+            self.file.sync_name()?;
+        }
         self.file.set_size(self.end)?;
         if !planted_keeping::is(KeepingBug::LastLineNotRewritten) {
             self.file.write_at(self.end - self.last_line.len() as u64, &self.last_line)?;

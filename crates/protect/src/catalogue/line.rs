@@ -14,8 +14,10 @@ use world::{CheckedLineError, checked_line, checked_object};
 
 /// Value of `format` in the first line.
 pub const CATALOGUE_FORMAT: &str = "spindle-backups";
-/// The version that is written, and the newest that can be read.
+/// The version of a catalogue of which nothing was summed up.
 pub const CATALOGUE_VERSION: u64 = 1;
+/// The version of one that was compacted, and the newest that can be read.
+pub const COMPACTED_VERSION: u64 = 2;
 /// Longest line, in bytes. Lists and texts of an entry are bounded, so that none comes near.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
@@ -34,6 +36,8 @@ pub enum CatalogueDamage {
     OutOfOrder { found: u64, expected: u64 },
     #[error("its age, {found} s, is less than {before} s of the line before")]
     Younger { found: u64, before: u64 },
+    #[error("the file ends within the part that was summed up")]
+    EndsEarly,
     /// Its checksum is right, and its content is unknown or contradicts the lines before.
     #[error("{0}")]
     Contradiction(String),
@@ -71,6 +75,23 @@ impl CatalogueLine {
         serde_json::from_slice(&object(line)?)
             .map_err(|error| CatalogueDamage::Contradiction(error.to_string()))
     }
+}
+
+/// The same line with another number, with its line break. Fields that this version does not know stay.
+///
+/// # Errors
+///
+/// The line is damaged.
+pub(super) fn renumbered(line: &[u8], number: u64) -> Result<Vec<u8>, CatalogueDamage> {
+    const NUMBER: &[u8] = b"{\"line\":";
+    let object = object(line)?;
+    let rest = object.strip_prefix(NUMBER).ok_or(CatalogueDamage::NotALine)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut changed = Vec::with_capacity(object.len() + 8);
+    changed.extend_from_slice(NUMBER);
+    changed.extend_from_slice(number.to_string().as_bytes());
+    changed.extend_from_slice(&rest[digits..]);
+    Ok(checked_line(&changed))
 }
 
 /// True if there is an intact line in these bytes, even if the line break before it is damaged.

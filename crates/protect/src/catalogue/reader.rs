@@ -4,10 +4,14 @@
 //! 2. A crash leaves an incomplete last line: it is dropped. An incomplete line before an intact one is damage, and the
 //!    file is refused.
 //! 3. An intact line that contradicts those before it is damage, named with its line.
+//! 4. A compacted file is whole before it has its name: one that ends within the part that was summed up is damaged.
 
 use super::{
     entry::CatalogueEntry,
-    line::{self, CATALOGUE_FORMAT, CATALOGUE_VERSION, CatalogueDamage, CatalogueLine, LINE_BYTES_MAX},
+    line::{
+        self, CATALOGUE_FORMAT, CATALOGUE_VERSION, COMPACTED_VERSION, CatalogueDamage, CatalogueLine,
+        LINE_BYTES_MAX,
+    },
     state::{BackupCatalogue, CatalogueScope},
 };
 use crate::planted_keeping::{self, KeepingBug};
@@ -20,7 +24,7 @@ pub enum CatalogueReadError {
     #[error("it is no catalogue of backups")]
     NotACatalogue,
     #[error(
-        "it is a catalogue of version {found}, and this program knows version {CATALOGUE_VERSION}; use a newer program"
+        "it is a catalogue of version {found}, and this program knows version {COMPACTED_VERSION}; use a newer program"
     )]
     OtherVersion { found: u64 },
     /// A line within the file is damaged or contradicts those before it.
@@ -44,6 +48,42 @@ pub struct ReadCatalogue {
     pub last_line: Vec<u8>,
     /// Bytes after it, which a crash left.
     pub dropped_bytes: u64,
+    pub ages: LineAges,
+}
+
+/// Where lines of each age begin, to the hour, and where those end that were summed up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineAges {
+    /// Age of the catalogue, and bytes of the file before the line: the first of each hour.
+    marks: Vec<(u64, u64)>,
+    /// Bytes of the part that was summed up.
+    compacted_bytes: u64,
+}
+
+impl LineAges {
+    const STEP_S: u64 = 3_600;
+
+    /// Notes a line, and the bytes before it.
+    pub(super) fn note(&mut self, age_s: u64, offset: u64) {
+        if self.marks.last().is_none_or(|(last_s, _)| age_s - last_s >= Self::STEP_S) {
+            self.marks.push((age_s, offset));
+        }
+    }
+
+    /// Notes the end of the part that was summed up.
+    pub(super) fn note_compacted(&mut self, end: u64) {
+        (self.marks, self.compacted_bytes) = (Vec::new(), end);
+    }
+
+    pub(super) fn compacted_bytes(&self) -> u64 {
+        self.compacted_bytes
+    }
+
+    /// Bytes of the file up to the first line that may be younger than `age_s`.
+    pub(super) fn offset_of(&self, age_s: u64) -> u64 {
+        let older = self.marks.iter().rev().find(|(first_s, _)| *first_s <= age_s);
+        older.map_or(self.compacted_bytes, |(_, offset)| *offset)
+    }
 }
 
 /// Receives the bytes of a catalogue in parts of any size.
@@ -58,6 +98,7 @@ pub struct CatalogueReader {
     last_line: Vec<u8>,
     bytes: u64,
     catalogue: Option<BackupCatalogue>,
+    ages: LineAges,
     /// Number (from 1) and damage of the first line that is not intact.
     damage: Option<(u64, CatalogueDamage)>,
 }
@@ -90,6 +131,7 @@ impl CatalogueReader {
             last_line: Vec::new(),
             bytes: 0,
             catalogue: None,
+            ages: LineAges::default(),
             damage: None,
         }
     }
@@ -166,22 +208,40 @@ impl CatalogueReader {
             return Ok(Err(CatalogueDamage::Contradiction(contradiction.to_string())));
         }
         catalogue.apply(&line);
+        match &line.entry {
+            CatalogueEntry::Compacted(_) => {
+                self.ages.note_compacted(self.intact_bytes + bytes.len() as u64 + 1)
+            }
+            _ => self.ages.note(line.age_s, self.intact_bytes),
+        }
         Ok(Ok(()))
+    }
+
+    /// The catalogue so far; `None` before the end of its first line.
+    pub fn catalogue(&self) -> Option<&BackupCatalogue> {
+        self.catalogue.as_ref()
     }
 
     /// The catalogue; `None` if not even its first line was completed.
     ///
     /// # Errors
     ///
-    /// The file begins with something else.
+    /// The file begins with something else, or ends within the part that was summed up.
     pub fn finish(self) -> Result<Option<ReadCatalogue>, CatalogueReadError> {
         let Some(catalogue) = self.catalogue else { return Ok(None) };
+        if !catalogue.is_whole() {
+            return Err(CatalogueReadError::Damaged {
+                number: self.intact_lines + 1,
+                what: self.damage.map_or(CatalogueDamage::EndsEarly, |(_, what)| what),
+            });
+        }
         Ok(Some(ReadCatalogue {
             catalogue,
             lines: self.intact_lines,
             intact_bytes: self.intact_bytes,
             last_line: self.last_line,
             dropped_bytes: self.bytes - self.intact_bytes,
+            ages: self.ages,
         }))
     }
 }
@@ -195,13 +255,20 @@ fn first_line(bytes: &[u8], scope: CatalogueScope) -> Result<BackupCatalogue, Ca
     if format != CATALOGUE_FORMAT {
         return Err(CatalogueReadError::NotACatalogue);
     }
-    if version != CATALOGUE_VERSION {
+    if ![CATALOGUE_VERSION, COMPACTED_VERSION].contains(&version) {
         return Err(CatalogueReadError::OtherVersion { found: version });
     }
     let line =
         CatalogueLine::decode(bytes).map_err(|what| CatalogueReadError::Damaged { number: 1, what })?;
     match line.entry {
         CatalogueEntry::Header(header) if line.line == 0 && line.age_s == 0 => {
+            if (header.version == COMPACTED_VERSION) != (header.compactions > 0) {
+                let what = CatalogueDamage::Contradiction(format!(
+                    "a catalogue of version {} that was compacted {} times",
+                    header.version, header.compactions
+                ));
+                return Err(CatalogueReadError::Damaged { number: 1, what });
+            }
             let mut catalogue = BackupCatalogue::new(header, scope);
             catalogue.note_header(line.at_s);
             Ok(catalogue)

@@ -8,6 +8,7 @@
 //!    Only a cut one is verified, copied, held, locked, restored or drilled.
 //! 4. Nothing that is held, or locked by the confirmed clock, is deleted. A lock becomes longer only.
 //! 5. A backup fills its slots when it is cut, and they stay filled when it is deleted.
+//! 6. Of a compacted catalogue the days that were summed up, and the end of that part, come before everything younger.
 //!
 //! [`BackupCatalogue::check`] names what contradicts this: in an order before it is written, and in a line that was read.
 
@@ -19,6 +20,7 @@ use super::{
         LabelWord, MissedRange,
     },
     line::CatalogueLine,
+    summary::{CompactedPart, SummedDay},
 };
 use crate::{
     UnixSecond,
@@ -114,6 +116,11 @@ pub struct BackupCatalogue {
     missed: Vec<(i64, MissedRange)>,
     restores: Vec<(i64, BackupRestore)>,
     drills: Vec<(i64, BackupDrill)>,
+    summed: Vec<SummedDay>,
+    /// Start of the last day that was summed up.
+    last_summed_s: Option<i64>,
+    /// Civil time of the last line that may have been summed up, once that part has ended.
+    summed_until: Option<UnixSecond>,
 }
 
 type CheckResult = Result<(), CatalogueContradiction>;
@@ -151,6 +158,9 @@ impl BackupCatalogue {
             missed: Vec::new(),
             restores: Vec::new(),
             drills: Vec::new(),
+            summed: Vec::new(),
+            last_summed_s: None,
+            summed_until: None,
         }
     }
 
@@ -235,6 +245,48 @@ impl BackupCatalogue {
         &self.drills
     }
 
+    /// Days whose lines were summed up, in order.
+    pub fn summed(&self) -> &[SummedDay] {
+        &self.summed
+    }
+
+    /// Civil time up to which lines were summed up, if any were.
+    pub fn summed_until(&self) -> Option<UnixSecond> {
+        self.summed_until
+    }
+
+    /// False within the part of a compacted catalogue that was summed up.
+    pub(super) fn is_whole(&self) -> bool {
+        self.header.compactions == 0 || self.summed_until.is_some()
+    }
+
+    /// The slots that backups filled, and all else that lines say which a compaction leaves out.
+    pub(super) fn compacted_part(&self) -> CompactedPart {
+        CompactedPart::of(self.last_sequence, &self.filled, &self.copy_bases, self.last_verified_age_s)
+    }
+
+    /// What differs between the runner's state of a catalogue and of the same one after a compaction; `None` if that is nothing
+    /// but the times of last entries.
+    pub(super) fn difference_of_compacted(&self, compacted: &Self) -> Option<String> {
+        let comparable = |catalogue: &Self| {
+            let mut catalogue = catalogue.clone();
+            catalogue.header = self.header.clone();
+            (catalogue.last_summed_s, catalogue.summed_until) = (None, None);
+            catalogue.rows.values_mut().for_each(|row| row.changed_s = 0);
+            catalogue
+        };
+        let (before, after) = (comparable(self), comparable(compacted));
+        if before == after {
+            return None;
+        }
+        let rows = before.rows.keys().chain(after.rows.keys());
+        let row = rows.copied().find(|number| before.rows.get(number) != after.rows.get(number));
+        Some(match row {
+            Some(number) => format!("backup {number} is not the same"),
+            None => "numbers, slots or copies are not the same".to_owned(),
+        })
+    }
+
     /// Backups that exist and may be restored.
     pub fn live(&self) -> impl DoubleEndedIterator<Item = (u64, &BackupRow)> {
         self.rows().filter(|(_, row)| row.stage == BackupStage::Cut)
@@ -316,7 +368,28 @@ impl BackupCatalogue {
             CatalogueEntry::Lost(lost) => self.expect_live(lost.backup, "is lost"),
             CatalogueEntry::Restored(restore) => self.expect_live(restore.backup, "is restored"),
             CatalogueEntry::Drilled(drill) => self.expect_live(drill.backup, "is drilled"),
+            CatalogueEntry::Summed(_) | CatalogueEntry::Compacted(_) if self.is_whole() => {
+                contradiction("a sum stands outside of the part that was summed up".to_owned())
+            }
+            CatalogueEntry::Summed(day) => day.check(self.last_summed_s).map_err(CatalogueContradiction),
+            CatalogueEntry::Compacted(part) => self.check_compacted(part),
         }
+    }
+
+    fn check_compacted(&self, part: &CompactedPart) -> CheckResult {
+        if part.last_backup < self.last_sequence {
+            return contradiction(format!(
+                "the part that was summed up ends with backup {}, and has backup {}",
+                part.last_backup, self.last_sequence
+            ));
+        }
+        let is_there = |backup: &u64| self.rows.get(backup).is_some_and(|row| row.stage.is_open());
+        if let Some((to, backup)) = part.copy_bases.iter().find(|(_, backup)| !is_there(backup)) {
+            return contradiction(format!(
+                "backup {backup}, whose copy is the newest of {to}, does not exist"
+            ));
+        }
+        part.check().map_err(CatalogueContradiction)
     }
 
     fn check_start(&self, start: &BackupStart) -> CheckResult {
@@ -475,6 +548,17 @@ impl BackupCatalogue {
                     self.last_good_drill_age_s = Some(line.age_s);
                 }
                 self.keep_in_all(|all| all.drills.push((at_s, drill.clone())));
+            }
+            CatalogueEntry::Summed(day) => {
+                self.last_summed_s = Some(day.day_s);
+                self.keep_in_all(|all| all.summed.push(day.clone()));
+            }
+            CatalogueEntry::Compacted(part) => {
+                self.summed_until = Some(UnixSecond(at_s));
+                self.last_sequence = part.last_backup;
+                self.filled = part.filled();
+                self.copy_bases.clone_from(&part.copy_bases);
+                self.last_verified_age_s = part.last_verified_age_s;
             }
         }
         assert!(self.begun.is_none_or(|begun| begun <= self.last_sequence), "numbers rise");

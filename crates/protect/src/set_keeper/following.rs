@@ -31,6 +31,7 @@ impl SetView {
             has_drill_due: false,
             copy_due: None,
             not_copied: None,
+            summed_until: None,
             backups: backups.into_values().collect(),
         }
     }

@@ -12,7 +12,8 @@ use crate::{
     TakingPace, UnixSecond,
     backup_schedule::{ClockReading, DueSlot, SchedulePeriod, ScheduleProgress},
     catalogue::{
-        BackupCatalogue, CatalogueEntry, CatalogueFile, CatalogueFileError, MachineTime, PointUse, SetId,
+        BackupCatalogue, CatalogueDetail, CatalogueEntry, CatalogueFile, CatalogueFileError, MachineTime,
+        PointUse, SetId,
     },
 };
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
@@ -62,6 +63,9 @@ pub struct SetKeeper {
     /// The last copy to the vault, if it ended early.
     pub(super) copy_put_off: Option<PutOff>,
     pub(super) releases: LogReleases,
+    pub(super) detail: CatalogueDetail,
+    /// Old lines are summed up from then on.
+    pub(super) sum_up_from: Moment,
     paces: BTreeMap<SchedulePeriod, TakingPace>,
     started: Moment,
     failures: u32,
@@ -111,6 +115,8 @@ impl SetKeeper {
             put_off: BTreeMap::new(),
             copy_put_off: None,
             releases: LogReleases::default(),
+            detail: CatalogueDetail::default(),
+            sum_up_from: Moment(0),
             paces: BTreeMap::new(),
             started: world.now(),
             failures: 0,
@@ -159,6 +165,7 @@ impl SetKeeper {
         self.look_for_verification();
         self.look_for_drill();
         self.look_for_copy();
+        self.sum_up().await?;
         Ok(KeeperLook { wait: self.wait(), made })
     }
 

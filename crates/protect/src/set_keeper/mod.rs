@@ -15,7 +15,7 @@
 //!
 //! Reading order: [`settings`], [`pools`] (what it asks of pools), [`freezing`], `keeper` (one look), `making` (one round),
 //! `settling` (catalogue and pools agree), `deleting`, `people` (orders of people), `proving` (verifications that are due, and
-//! results of verifications, restores and drills), `replica_proving` (verifications at the site that follows), `releasing` (logs that a proven backup has), `copying`, `rebuilding` (a
+//! results of verifications, restores and drills), `replica_proving` (verifications at the site that follows), `releasing` (logs that a proven backup has), `copying`, `summing_up` (old lines of the catalogue), `rebuilding` (a
 //! catalogue that was lost), `following` and `succession` (another site of a DR group keeps the set, or kept it before),
 //! [`notice`], [`view`].
 
@@ -35,6 +35,7 @@ mod replica_proving;
 pub mod settings;
 mod settling;
 mod succession;
+mod summing_up;
 pub mod view;
 
 pub use copying::{CopyDue, CopyResult};

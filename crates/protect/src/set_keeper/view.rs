@@ -26,6 +26,8 @@ pub struct SetView {
     pub copy_due: Option<CopyDue>,
     /// The reason why the last copy, since the keeper's start, did not end.
     pub not_copied: Option<String>,
+    /// Older records of the catalogue are summed up.
+    pub summed_until: Option<UnixSecond>,
     /// Oldest first.
     pub backups: Vec<BackupView>,
 }
@@ -87,6 +89,7 @@ impl SetView {
             has_drill_due: keeper.has_drill_due(),
             copy_due: keeper.copy_due(),
             not_copied: keeper.not_copied(),
+            summed_until: keeper.catalogue().summed_until(),
             backups: keeper.catalogue().live().map(view).collect(),
         }
     }

@@ -25,7 +25,7 @@ enum Canary {
 }
 
 /// Bugs and the first seeds that find them.
-const CANARIES: [(Canary, u64); 17] = [
+const CANARIES: [(Canary, u64); 18] = [
     (Canary::Backup(BackupBug::ThawForgottenOnError), 0),
     (Canary::Backup(BackupBug::HoldNotReleased), 0),
     (Canary::Backup(BackupBug::LabelledWithoutThaw), 0),
@@ -36,13 +36,14 @@ const CANARIES: [(Canary, u64); 17] = [
     (Canary::Backup(BackupBug::EndOfConnectionIgnored), 2),
     (Canary::Backup(BackupBug::NotNowIsDone), 70),
     (Canary::Keeping(KeepingBug::CutBeforeBegun), 0),
-    (Canary::Keeping(KeepingBug::PointsBeforeDeleting), 0),
+    (Canary::Keeping(KeepingBug::PointsBeforeDeleting), 1),
     (Canary::Keeping(KeepingBug::FailedRoundDeletes), 0),
     (Canary::Keeping(KeepingBug::UnprovenCountForMinimum), 3),
     (Canary::Keeping(KeepingBug::UnfinishedIsProven), 7),
     (Canary::Keeping(KeepingBug::SequenceAgain), 0),
     (Canary::Keeping(KeepingBug::UseIgnored), 3),
     (Canary::Keeping(KeepingBug::LineNotSynced), 0),
+    (Canary::Keeping(KeepingBug::NameNotSynced), 0),
 ];
 
 /// The seeds that the environment names (`cargo xtask sim protect`), or `few`.

@@ -5,13 +5,17 @@ use protect::{
     backup_schedule::BackupKind,
     catalogue::{
         BackupCatalogue, BackupCopy, BackupCut, BackupDeletion, BackupDrill, BackupHold, BackupLock,
-        BackupRestore, BackupStart, BackupVerification, CatalogueEntry, CatalogueFile, CatalogueReadError,
-        CatalogueReader, CatalogueScope, CutPoint, EvidenceLine, FailedBackup, FilledSlotLine, FoundBackup,
-        HookRunLine, LabelWord, LostBackup, MachineTime, MissedRange, PointNote, ReadCatalogue, SetId,
+        BackupRestore, BackupStart, BackupVerification, CatalogueDetail, CatalogueEntry, CatalogueFile,
+        CatalogueReadError, CatalogueReader, CatalogueScope, CompactionError, CompactionResult, CutPoint,
+        EvidenceLine, FailedBackup, FilledSlotLine, FoundBackup, HookRunLine, LabelWord, LostBackup,
+        MachineTime, MissedRange, PointNote, ReadCatalogue, SetId,
     },
     retention::DeletionRule,
 };
-use world::{checked_line, sim::SimStateFile};
+use world::{
+    checked_line,
+    sim::{SimLimits, SimOutcome, SimStateFile, Simulation},
+};
 
 /// 2026-11-28, 10:00 UTC.
 pub const TEN_S: i64 = 1_795_860_000;
@@ -179,16 +183,54 @@ pub fn entries() -> Vec<(u64, CatalogueEntry)> {
 
 /// The bytes of the example.
 pub fn example() -> Vec<u8> {
+    written_example(minute).0.contents()
+}
+
+/// The example with days instead of minutes, of which all but a week was summed up, and a hold since then.
+pub fn compacted_example() -> Vec<u8> {
+    let day = |days| minute(days * 24 * 60);
+    let (disk, mut file) = written_example(day);
+    let hold = BackupHold { backup: 4, hold: "legal 8/26".to_owned(), by: "anna".to_owned() };
+    file.append(CatalogueEntry::Held(hold), &day(12)).expect("it is consistent");
+    let detail = CatalogueDetail { kept_s: 3 * 86_400 - 60, least_bytes: 1, least_part: 1 << 40 };
+    let horizon = file.compaction_due(&detail, &day(15)).expect("old lines");
+    let (mut file, compacted) = compact(file, 1, horizon, None).expect("it is not stopped");
+    compacted.expect("nothing fails");
+    let lost = LostBackup { backup: 4, why: "its points are gone: logs/log".to_owned() };
+    file.append(CatalogueEntry::Lost(lost), &day(16)).expect("it is consistent");
+    disk.contents()
+}
+
+/// Sums old lines up, in a simulation that may be stopped at a poll: then nothing is returned.
+pub fn compact(
+    file: CatalogueFile,
+    seed: u64,
+    horizon: u64,
+    polls: Option<u64>,
+) -> Option<(CatalogueFile, Result<CompactionResult, CompactionError>)> {
+    let limits = SimLimits { polls, ..SimLimits::generous() };
+    let outcome = Simulation::new(seed).run(limits, |world| async move {
+        let mut file = file;
+        let result = file.compact(&world, horizon).await;
+        (file, result)
+    });
+    match outcome {
+        SimOutcome::Crashed => None,
+        outcome => Some(outcome.completed()),
+    }
+}
+
+fn written_example(time: impl Fn(u64) -> MachineTime) -> (SimStateFile, CatalogueFile) {
     let disk = SimStateFile::new("mail.catalogue", 1);
     let id = SetId::new(0x0123_4567_89ab_cdef);
     let file = Box::new(disk.open());
     let mut file =
-        CatalogueFile::open(file, "mail", id, "spindle 0.1.0", "spindle protect run, process 7", &minute(0))
+        CatalogueFile::open(file, "mail", id, "spindle 0.1.0", "spindle protect run, process 7", &time(0))
             .expect("an empty disk");
     for (at, entry) in entries() {
-        file.append(entry, &minute(at)).expect("the example is consistent");
+        file.append(entry, &time(at)).expect("the example is consistent");
     }
-    disk.contents()
+    (disk, file)
 }
 
 /// Reads bytes, in parts of that size.
@@ -246,7 +288,11 @@ pub fn check_input(input: &[u8]) -> bool {
 
 /// The example as an input whose lines lack checksums.
 pub fn input() -> Vec<u8> {
-    let lines = example();
+    input_of(&example())
+}
+
+/// Lines of a catalogue as an input that lacks their checksums.
+pub fn input_of(lines: &[u8]) -> Vec<u8> {
     let objects = lines.split_inclusive(|byte| *byte == b'\n').flat_map(|line| [b"{", &line[18..]].concat());
     [1].into_iter().chain(objects).collect()
 }

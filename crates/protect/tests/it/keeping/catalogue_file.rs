@@ -2,7 +2,8 @@
 
 use super::{
     catalogue_bytes::{
-        check, check_input, check_note, entries, example, input, minute, note, notes, points, read, start,
+        check, check_input, check_note, compacted_example, entries, example, input, input_of, minute, note,
+        notes, points, read, start,
     },
     seeds,
     set_model::SetModel,
@@ -203,6 +204,7 @@ fn any_changed_byte_is_found_and_nothing_panics() {
         }
     }
     assert!(check_input(&input()), "the lines of the example, with new checksums");
+    assert!(check_input(&input_of(&compacted_example())), "those of the compacted one");
 }
 
 #[test]
@@ -319,8 +321,8 @@ fn other_files_versions_sets_and_runners_are_refused() {
     };
     assert!(refusal(b"From: anna\nTo: ben\n".to_vec()).contains("it is no catalogue of backups"));
     assert!(refusal(head("spindle-backups", "spindle-run")).contains("it is no catalogue of backups"));
-    let newer = refusal(head("\"version\":1", "\"version\":2"));
-    assert!(newer.contains("of version 2, and this program knows version 1; use a newer program"), "{newer}");
+    let newer = refusal(head("\"version\":1", "\"version\":3"));
+    assert!(newer.contains("of version 3, and this program knows version 2; use a newer program"), "{newer}");
     let other = refusal(head("\"set\":\"mail\"", "\"set\":\"dbs\""));
     assert!(other.contains("it is the catalogue of dbs, not of mail"), "{other}");
 

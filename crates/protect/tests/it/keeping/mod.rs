@@ -5,6 +5,7 @@ pub mod catalogue_bytes;
 
 mod catalogue_file;
 mod catalogue_golden;
+mod compacted;
 mod retention_rules;
 mod set_history;
 mod set_model;
@@ -41,6 +42,7 @@ pub fn check_seed(seed: u64) {
     retention_rules::check_seed(seed);
     set_history::check_seed(seed);
     catalogue_file::check_seed(seed);
+    compacted::check_seed(seed);
 }
 
 /// Seeds of a test; ten times as many with `cargo xtask test --full`.

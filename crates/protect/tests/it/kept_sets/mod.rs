@@ -9,7 +9,7 @@ use fake_pools::{FakePools, ShakyApplication, Surroundings};
 use protect::{
     backup::{BackupPolicy, UncoveredCut},
     backup_schedule::{FreezeLimit, ScheduleSet},
-    catalogue::{BackupStage, CatalogueScope, file::read},
+    catalogue::{BackupStage, CatalogueDetail, CatalogueScope, file::read},
     drilling::DrillPolicy,
     planted_keeping::{KeepingBug, with_keeping_bug},
     retention::{BackupProof, KeepPolicy, KeepSettings},
@@ -39,6 +39,8 @@ struct History {
     place: Rc<Surroundings>,
     settings: SetSettings,
     has_freeze: bool,
+    /// Records stay as they are for that long, if not for as long as usual.
+    detail: Option<CatalogueDetail>,
     /// Backups with copies in the vault, and the times of their cuts.
     vault: RefCell<BTreeMap<u64, i64>>,
 }
@@ -89,7 +91,16 @@ impl History {
     fn new(seed: u64, random: &mut Random) -> Self {
         let settings = settings(random);
         let has_freeze = settings.freeze_limit.has_freeze;
-        Self { place: Rc::new(Surroundings::new(seed)), settings, has_freeze, vault: RefCell::default() }
+        let kept_s = (1 + random.below(5)) * 3_600;
+        let detail = CatalogueDetail { kept_s, least_bytes: 1, least_part: 20 };
+        let detail = random.percent(70.0).then_some(detail);
+        Self {
+            place: Rc::new(Surroundings::new(seed)),
+            settings,
+            has_freeze,
+            detail,
+            vault: RefCell::default(),
+        }
     }
 
     fn open(&self, world: &World) -> SetKeeper {
@@ -105,7 +116,12 @@ impl History {
             runner: "a test".to_owned(),
         };
         let opened = SetKeeper::open(world, Box::new(self.place.disk.open()), opening);
-        opened.unwrap_or_else(|error| panic!("a crash made the catalogue unreadable: {error}"))
+        let mut keeper =
+            opened.unwrap_or_else(|error| panic!("a crash made the catalogue unreadable: {error}"));
+        if let Some(detail) = self.detail {
+            keeper.set_detail(detail);
+        }
+        keeper
     }
 
     /// Keeps the set, and gives orders of people, until the power fails or for `span`.
@@ -301,10 +317,14 @@ impl History {
         let all = read(&self.place.disk.open(), CatalogueScope::All).expect("intact").expect("a catalogue");
         for number in self.place.made.borrow().iter() {
             let stage = all.catalogue.row(*number).map(|row| row.stage);
+            let days = all.catalogue.summed().iter();
+            let is_summed_up =
+                days.filter_map(|day| day.backups).any(|(first, last)| (first..=last).contains(number));
             let is_right = match stage {
                 Some(BackupStage::Cut | BackupStage::Deleting | BackupStage::Deleted) => true,
                 Some(BackupStage::Lost) => by_people.contains(number),
-                Some(BackupStage::Begun | BackupStage::Failed) | None => false,
+                None => is_summed_up,
+                Some(BackupStage::Begun | BackupStage::Failed) => false,
             };
             assert!(is_right, "backup {number} was made, and is {stage:?}");
         }
@@ -322,6 +342,7 @@ impl History {
 
 fn kind_of(text: &str) -> &'static str {
     let kinds = [
+        "are summed up",
         "was made",
         "was found",
         "is lost",
@@ -390,6 +411,7 @@ fn a_set_is_kept_whatever_crashes_and_fails() {
         "left",
         "full",
         "logs before",
+        "are summed up",
     ] {
         assert!(heard.contains(kind), "no history had: {kind}; heard {heard:?}");
     }
@@ -409,7 +431,7 @@ fn undisturbed() -> History {
     history.settings.schedules = ScheduleSet::parse(&["100x1h"], "UTC").expect("a set");
     history.settings.keep = KeepPolicy::default();
     history.settings.freeze_limit.has_freeze = false;
-    history.has_freeze = false;
+    (history.has_freeze, history.detail) = (false, None);
     history.place.end_faults();
     history
 }
