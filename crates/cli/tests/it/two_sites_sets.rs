@@ -51,6 +51,19 @@ fn a_set_is_kept_by_the_primary_and_goes_on_after_failovers() {
     until("boston hears that denver has it", || {
         backup(&boston, made)["sites"] == serde_json::json!(["here", "denver"])
     });
+    // Clones take no places there: what a DR group has is the other site's, too.
+    for (verb, remedy) in [
+        ("protect dial-tone mail --yes mail", "let the other site take over"),
+        ("protect dial-tone mail --dry-run", "let the other site take over"),
+        ("protect merge mail --from old --yes mail", "spindle dr remove"),
+    ] {
+        boston.refused(
+            verb,
+            "mail/disk is in DR group sg1, whose other site has no clone that takes its place",
+        );
+        boston.refused(verb, remedy);
+    }
+    assert!(boston.is("primary", "streaming"), "nothing was changed");
     denver.refused(
         "protect now mail",
         "set mail is not kept here: DR group sg1 is secondary here, and site boston keeps",

@@ -13,7 +13,7 @@ use super::{
     live_databases::with_live,
     points_to_restore,
     replacements::{CloneSource, Replacements, paths_of},
-    volumes::{EarlyEnd, RestoredRow, RestoredVolume, refuse_in_dr_group},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume},
 };
 use crate::{
     console::Console,
@@ -93,15 +93,14 @@ pub async fn run(
     let chained = ChainedLogs { world, server, place, console, known, base, points, databases: &[] };
     let change = PlaceChange::dial_tone(&base.name);
     let replacements = Replacements { server, change: &change, points };
-    let places = GroupPlaces::look(&chained, &replacements).await?;
+    let remedy = "if its databases are good, let the other site take over; or end the group first, which keeps its volumes: \
+                  'spindle dr remove'";
+    let places = GroupPlaces::look(&chained, &replacements, remedy).await?;
     let (work, is_decided) = (&arguments.work, !places.left.decided.is_empty());
     if !work.dry_run && work.hooks.is_none() {
         places.refuse_used()?;
     }
     if !is_decided {
-        let remedy = "if its databases are good, let the other site take over; or end the group first, which keeps its volumes: \
-                      'spindle dr remove'";
-        refuse_in_dr_group(server, &places.volumes, remedy).await?;
         Box::pin(refuse_second(&chained, &places.volumes)).await?;
     }
     if work.dry_run {

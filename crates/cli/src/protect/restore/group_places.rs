@@ -4,7 +4,7 @@ use super::{
     super::log_chain::{BackupGroup, ChainedLogs},
     one_database::only,
     replacements::{LeftReplacements, Replacements},
-    volumes::{RestoredVolume, look_at_all},
+    volumes::{RestoredVolume, look_at_all, refuse_in_dr_group},
 };
 use report::Refusal;
 use std::collections::BTreeSet;
@@ -22,9 +22,19 @@ impl GroupPlaces {
     ///
     /// # Errors
     ///
-    /// Another change has not ended, or the backup does not say which groups there are.
-    pub async fn look(chained: &ChainedLogs<'_>, replacements: &Replacements<'_>) -> Result<Self, Refusal> {
+    /// Another change has not ended, a volume is in a DR group (what to do then is `dr_remedy`), or the backup does not say which
+    /// groups there are.
+    pub async fn look(
+        chained: &ChainedLogs<'_>,
+        replacements: &Replacements<'_>,
+        dr_remedy: &str,
+    ) -> Result<Self, Refusal> {
         let left = replacements.left().await?;
+        if left.decided.is_empty() {
+            // Before a database is read, or a mail server ended, for nothing.
+            let volumes = look_at_all(chained.server, chained.points).await?;
+            refuse_in_dr_group(chained.server, &volumes, dr_remedy).await?;
+        }
         let groups = Box::pin(chained.groups()).await?;
         let volumes = volumes_of(chained, &groups).await?;
         Ok(Self { left, groups, volumes })

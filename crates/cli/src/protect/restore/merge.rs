@@ -15,7 +15,7 @@ use super::{
     live_databases::with_live,
     points_to_restore,
     replacements::{CloneSource, Replacements, paths_of},
-    volumes::{EarlyEnd, RestoredRow, RestoredVolume, refuse_in_dr_group, users_of},
+    volumes::{EarlyEnd, RestoredRow, RestoredVolume, users_of},
 };
 use crate::{
     console::Console,
@@ -105,14 +105,13 @@ pub async fn run(
     let chained = ChainedLogs { world, server, place, console, known, base, points, databases: &[] };
     let change = PlaceChange::merge(&arguments.from);
     let replacements = Replacements { server, change: &change, points };
-    let places = GroupPlaces::look(&chained, &replacements).await?;
+    let remedy = "end the group first, which keeps its volumes: 'spindle dr remove'";
+    let places = GroupPlaces::look(&chained, &replacements, remedy).await?;
     let (work, is_decided) = (&arguments.work, !places.left.decided.is_empty());
     if !work.dry_run && work.hooks.is_none() {
         places.refuse_used()?;
     }
     if !is_decided {
-        let remedy = "end the group first, which keeps its volumes: 'spindle dr remove'";
-        refuse_in_dr_group(server, &places.volumes, remedy).await?;
         // Before the mail server is ended for it.
         restored_beside(server, &places.volumes, &arguments.from).await?;
     }
