@@ -2,23 +2,28 @@
 //! backups that may go meanwhile, and everything crashes between any two awaits.
 //!
 //! After each crash: what was answered is there; each application backup has the contents at its freeze; every head that a
-//! restore left is there; a restore that was begun goes on, or is undone.
+//! restore left is there; a restore that was begun goes on, or is undone. Verifications that are due, or that a person orders, read
+//! points which nobody deletes meanwhile; a backup is proven by one that read everything, and by no other. Each restore that
+//! ended is in the catalogue, with its end.
 
 mod mail_service;
 mod two_pools;
+mod verifier;
 
 use array::{format::VolumeId, pool::RollbackGoal, volume::VolumeDevice};
 use mail_service::{Contents, Ledger, MailService, ServiceFreezing, VOLUMES, contents_of};
 use protect::{
     backup::BackupPolicy,
     backup_schedule::{FreezeLimit, ScheduleSet},
-    catalogue::LabelWord,
+    catalogue::{BackupStage, CatalogueScope, LabelWord, file::read},
     planted::{BackupBug, with_backup_bug},
+    planted_keeping::{KeepingBug, with_keeping_bug},
     retention::{BackupProof, KeepPolicy, KeepSettings},
     set_keeper::{
-        MadeBackup, PersonOrder, SetKeeper, SetOpening, SetSettings, SetVolume, VerificationResult,
+        MadeBackup, PersonOrder, RestoreResult, SetKeeper, SetOpening, SetSettings, SetVolume,
         VerificationVerdict,
     },
+    verification::{VerificationPolicy, VerificationSettings},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -28,6 +33,7 @@ use std::{
     time::Duration,
 };
 use two_pools::{DistantPools, OpenPools, PoolDrives, make_pools, open_pools, snapshot_of};
+use verifier::{VerifiedBackup, Verifier};
 use world::{
     ByteCount, Random, World,
     sim::{DriveOptions, SimLimits, SimStateFile, Simulation},
@@ -52,6 +58,12 @@ struct Site {
     /// Heads that restores left, with their contents.
     left: RefCell<Vec<([VolumeId; 2], Contents)>>,
     next_left: Cell<u8>,
+    /// Restores that ended, by the names of their points, and whether all volumes are back: to be noted.
+    ended: RefCell<Vec<(String, bool)>>,
+    /// Those that were noted.
+    noted: Cell<usize>,
+    /// Verifications that were followed, by their verdicts: proven, damaged, unfinished.
+    verified: Cell<[u64; 3]>,
     compared: Cell<u64>,
     restored: Cell<u64>,
 }
@@ -69,6 +81,7 @@ fn settings() -> SetSettings {
         is_log: false,
     };
     let keep = KeepSettings { at_least: Some(2), ..KeepSettings::default() };
+    let verification = VerificationSettings { level: "deep".to_owned(), ..VerificationSettings::default() };
     SetSettings {
         name: "mail".to_owned(),
         volumes: VOLUMES.map(volume).to_vec(),
@@ -76,7 +89,7 @@ fn settings() -> SetSettings {
         keep: KeepPolicy::new(&keep).expect("rules"),
         freeze_limit: FreezeLimit { has_freeze: true, every: Duration::from_secs(15), has_logs: false },
         policy: BackupPolicy::default(),
-        verification: None,
+        verification: Some(VerificationPolicy::new(&verification).expect("a policy")),
         drill: None,
         vault: None,
     }
@@ -88,7 +101,7 @@ impl Site {
         world: &World,
         pools: &OpenPools,
         service: &Rc<MailService>,
-        faults: &LifeFaults,
+        (faults, verifier): (&LifeFaults, &Rc<Verifier>),
     ) -> SetKeeper {
         let pools = DistantPools {
             world: world.clone(),
@@ -96,6 +109,7 @@ impl Site {
             random: Rc::new(RefCell::new(world.random("pools"))),
             losing: faults.losing,
             is_full: faults.is_full,
+            verifier: Rc::clone(verifier),
         };
         let opening = SetOpening {
             settings: settings(),
@@ -113,11 +127,17 @@ impl Site {
         self.expect_heads(&pools).await;
         let service = MailService::new(&world, &self.ledger, &pools, faults.shaky);
         drop(world.spawn("mail service", Rc::clone(&service).run()));
-        let mut keeper = self.keeper(&world, &pools, &service, &faults);
+        let verifier = Rc::new(Verifier::default());
+        let mut keeper = self.keeper(&world, &pools, &service, (&faults, &verifier));
         let mut random = world.random("people");
         for _ in 0..looks {
             let before = proven(&keeper);
+            let used = in_use(&keeper, &verifier);
             let look = keeper.look().await.expect("a catalogue that can be written");
+            for number in used.iter().filter(|number| in_use(&keeper, &verifier).contains(number)) {
+                let stage = keeper.catalogue().row(*number).map(|row| row.stage);
+                assert_eq!(stage, Some(BackupStage::Cut), "backup {number} is verified, and goes");
+            }
             let ordered = if random.percent(60.0) { keeper.back_up("anna", &[]).await.ok() } else { None };
             let is_without = |made: &MadeBackup| made.label.is_none();
             let is_failed = match (&look.made, &ordered) {
@@ -130,6 +150,17 @@ impl Site {
             }
             self.expect_contents(&keeper, &pools).await;
             self.use_backups(&mut keeper, &mut random).await;
+            self.note_verdicts(&mut keeper, &verifier).await;
+            self.note_restores(&mut keeper).await;
+            if !verifier.is_busy() && random.percent(70.0) {
+                self.begin_verification(
+                    &keeper,
+                    &verifier,
+                    (&world, &pools),
+                    10.0 + faults.losing,
+                    &mut random,
+                );
+            }
             if random.percent(15.0) && !service.is_stopped() {
                 let restoring = Rc::clone(&self).restore(
                     world.clone(),
@@ -146,22 +177,88 @@ impl Site {
     async fn use_backups(&self, keeper: &mut SetKeeper, random: &mut Random) {
         let Some(newest) = keeper.view().backups.last().map(|backup| backup.number) else { return };
         let oldest = keeper.view().backups[0].number;
-        let verdict =
-            if random.percent(85.0) { VerificationVerdict::Proven } else { VerificationVerdict::Damaged };
-        let order = match random.below(4) {
-            0 | 1 => PersonOrder::NoteVerification(VerificationResult {
-                level: "deep".to_owned(),
-                version: "1".to_owned(),
-                verdict,
-                findings: Vec::new(),
-                points: Vec::new(),
-            }),
-            2 => PersonOrder::Delete { may_be_last: false },
+        let (number, order) = match random.below(6) {
+            0 => (oldest, PersonOrder::Delete { may_be_last: false }),
+            1 => (newest, PersonOrder::Delete { may_be_last: false }),
             _ => return,
         };
-        let number = if matches!(order, PersonOrder::Delete { .. }) { oldest } else { newest };
-        // One that is gone, held or the last stays as it is.
+        // One that is gone, held, in use or the last stays as it is.
         drop(keeper.follow(number, &order, "anna").await);
+    }
+
+    /// Begins the verification that is due, or one of the oldest backup by hand.
+    fn begin_verification(
+        &self,
+        keeper: &SetKeeper,
+        verifier: &Rc<Verifier>,
+        (world, pools): (&World, &OpenPools),
+        losing: f64,
+        random: &mut Random,
+    ) {
+        let due = keeper.verification_due().map(|due| due.number);
+        let by_hand = keeper.view().backups.first().map(|backup| backup.number);
+        let Some(number) = due.filter(|_| random.percent(70.0)).or(by_hand) else { return };
+        let row = keeper.catalogue().row(number).expect("it is live");
+        let is_application = row.label == Some(LabelWord::Application);
+        let frozen = self.ledger.frozen.borrow().get(&row.start.name).copied().filter(|_| is_application);
+        let backup = VerifiedBackup { number, points: row.points.clone(), frozen };
+        let verifying = Rc::clone(verifier).verify(world.clone(), pools.clone(), backup, losing);
+        drop(world.spawn("verification", verifying));
+    }
+
+    /// Notes the verdicts that have come. One that is none changes nothing.
+    async fn note_verdicts(&self, keeper: &mut SetKeeper, verifier: &Verifier) {
+        let results = std::mem::take(&mut *verifier.results.borrow_mut());
+        for (number, result) in results {
+            let proofs = |keeper: &SetKeeper| {
+                keeper.catalogue().row(number).map(|row| (row.proof(), row.verifications.len()))
+            };
+            let (verdict, before) = (result.verdict, proofs(keeper));
+            let followed = keeper.follow(number, &PersonOrder::NoteVerification(result), "spindle").await;
+            if followed.is_err() {
+                // It went meanwhile, or is going.
+                assert_eq!(proofs(keeper), before);
+                continue;
+            }
+            let (before, after) = (before.expect("it is live"), proofs(keeper).expect("it is live"));
+            let (index, expected) = match verdict {
+                VerificationVerdict::Proven => (0, (BackupProof::Proven, before.1 + 1)),
+                VerificationVerdict::Damaged => (1, (BackupProof::Damaged, before.1 + 1)),
+                VerificationVerdict::Unfinished => (2, before),
+            };
+            assert_eq!(after, expected, "after {verdict:?}");
+            let mut verified = self.verified.get();
+            verified[index] += 1;
+            self.verified.set(verified);
+        }
+    }
+
+    /// Notes the restores that have ended, as the command does. A backup that is gone has none.
+    async fn note_restores(&self, keeper: &mut SetKeeper) {
+        let ended = std::mem::take(&mut *self.ended.borrow_mut());
+        for (name, is_good) in ended {
+            let found = keeper.view().backups.into_iter().find(|backup| backup.name == name);
+            let Some(backup) = found else { continue };
+            let problems = if is_good { Vec::new() } else { vec!["log: its backup is gone".to_owned()] };
+            let (what, to) = ("the set".to_owned(), "in place".to_owned());
+            let order = PersonOrder::NoteRestore(RestoreResult { what, to, is_good, problems });
+            if keeper.follow(backup.number, &order, "anna").await.is_ok() {
+                self.noted.set(self.noted.get() + 1);
+            }
+        }
+    }
+
+    /// The restores that the catalogue has are those that were noted.
+    fn expect_restores(&self) {
+        let read = read(&self.disk.open(), CatalogueScope::All).expect("intact");
+        let restores = read.map(|read| read.catalogue.restores().len()).unwrap_or_default();
+        // A crash may come between the line and the answer.
+        assert!(
+            (self.noted.get()..=self.noted.get() + 1).contains(&restores),
+            "{restores} restores in the catalogue, {} noted",
+            self.noted.get()
+        );
+        self.noted.set(restores);
     }
 
     /// Takes the application back to one of its backups, which may go meanwhile.
@@ -210,7 +307,9 @@ impl Site {
             self.left.borrow_mut().push((begun.left, self.ledger.head.get()));
             self.ledger.head.set(begun.goal);
             self.restored.set(self.restored.get() + 1);
+            self.ended.borrow_mut().push((begun.point, true));
         } else {
+            self.ended.borrow_mut().push((begun.point, false));
             for (index, (pool, volume, left)) in done.into_iter().enumerate() {
                 let undo = RollbackGoal::Left(left.into());
                 let spare = VolumeId([210 + index as u8; 16]);
@@ -260,12 +359,21 @@ impl Site {
     }
 }
 
+/// Backups of which points are exported.
+fn in_use(keeper: &SetKeeper, verifier: &Verifier) -> Vec<u64> {
+    let used = verifier.in_use();
+    let rows = keeper.catalogue().rows();
+    rows.filter(|(_, row)| row.points.iter().any(|point| used.contains(point)))
+        .map(|(number, _)| number)
+        .collect()
+}
+
 fn proven(keeper: &SetKeeper) -> usize {
     keeper.view().backups.iter().filter(|backup| backup.proof == BackupProof::Proven).count()
 }
 
-/// One history. Returns the numbers of points that were compared, and of restores.
-fn check_seed(seed: u64) -> (u64, u64) {
+/// One history. Returns the numbers of points that were compared, of restores, and of verifications by their verdicts.
+fn check_seed(seed: u64) -> (u64, u64, [u64; 3]) {
     let mut simulation = Simulation::new(seed);
     let drives: PoolDrives = VOLUMES
         .map(|(pool, _)| (pool, simulation.add_drive(DriveOptions::new(ByteCount(DRIVE_BYTES)))))
@@ -278,6 +386,9 @@ fn check_seed(seed: u64) -> (u64, u64) {
         restore: RefCell::default(),
         left: RefCell::default(),
         next_left: Cell::new(0),
+        ended: RefCell::default(),
+        noted: Cell::new(0),
+        verified: Cell::default(),
         compared: Cell::new(0),
         restored: Cell::new(0),
     });
@@ -307,8 +418,9 @@ fn check_seed(seed: u64) -> (u64, u64) {
         } else {
             simulation.kill();
         }
+        site.expect_restores();
     }
-    (site.compared.get(), site.restored.get())
+    (site.compared.get(), site.restored.get(), site.verified.get())
 }
 
 /// The seeds that the environment names (`cargo xtask sim protect`), or `few`; as many as that in a full run.
@@ -323,16 +435,33 @@ fn seeds(few: u64) -> Range<u64> {
 
 #[test]
 fn each_application_backup_has_what_was_answered_at_its_freeze_whatever_crashes() {
-    let (mut compared, mut restored) = (0, 0);
+    let (mut compared, mut restored, mut verified) = (0, 0, [0; 3]);
     let seeds = seeds(8);
     let count = seeds.end - seeds.start;
     for seed in seeds {
         println!("SPINDLE_SEED={seed}");
-        let (points, restores) = check_seed(seed);
+        let (points, restores, verdicts) = check_seed(seed);
         (compared, restored) = (compared + points, restored + restores);
+        verified.iter_mut().zip(verdicts).for_each(|(sum, one)| *sum += one);
     }
-    println!("note: {compared} points compared, {restored} restores");
+    println!("note: {compared} points compared, {restored} restores, {verified:?} verdicts");
     assert!(count < 8 || (compared > 100 && restored > 3), "{compared} points, {restored} restores");
+    assert!(count < 8 || verified.iter().all(|count| *count > 0), "{verified:?} proven, damaged, unfinished");
+}
+
+/// Bugs of verifications, and the first seeds that find them.
+const VERIFICATION_BUGS: [KeepingBug; 2] = [KeepingBug::UseIgnored, KeepingBug::UnfinishedIsProven];
+
+#[test]
+fn planted_bugs_of_verifications_are_noticed() {
+    for bug in VERIFICATION_BUGS {
+        let fails = |seed: &u64| {
+            with_keeping_bug(bug, || catch_unwind(AssertUnwindSafe(|| check_seed(*seed))).is_err())
+        };
+        let first = (0..60).find(fails);
+        println!("note: {bug:?} is found by seed {first:?}");
+        assert!(first.is_some(), "{bug:?} escaped");
+    }
 }
 
 #[test]

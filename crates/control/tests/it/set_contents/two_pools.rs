@@ -1,6 +1,6 @@
 //! Two pools on simulated drives, as a keeper beyond a connection asks them: answers get lost, and pools are full.
 
-use super::mail_service::VOLUMES;
+use super::{mail_service::VOLUMES, verifier::Verifier};
 use array::{
     format::{DriveId, PoolId, SnapshotId, SparingLevel, VolumeId},
     pool::{NewDrive, NewPool, NewSnapshot, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
@@ -60,6 +60,8 @@ pub struct DistantPools {
     /// Percent of calls whose connection is lost, before or after they were followed.
     pub losing: f64,
     pub is_full: bool,
+    /// Its exports use points.
+    pub verifier: Rc<Verifier>,
 }
 
 impl DistantPools {
@@ -84,8 +86,9 @@ impl BackupPools for DistantPools {
     fn points(&self, set: &SetId) -> LocalFuture<PoolsAnswer> {
         let (pools, set) = (self.pools.clone(), set.clone());
         let (random, losing) = (Rc::clone(&self.random), self.losing);
+        let in_use = self.verifier.in_use();
         Box::pin(async move {
-            let mut answer = PoolsAnswer::default();
+            let mut answer = PoolsAnswer { in_use, ..PoolsAnswer::default() };
             for (name, volume) in VOLUMES {
                 if let Err(lost) = Self::loses(&random, losing) {
                     answer.silent.insert(name.to_owned(), lost.0);
@@ -131,8 +134,12 @@ impl BackupPools for DistantPools {
     fn remove(&self, points: Vec<CutPoint>) -> LocalFuture<StepResult> {
         let (world, pools) = (self.world.clone(), self.pools.clone());
         let (random, losing) = (Rc::clone(&self.random), self.losing);
+        let verifier = Rc::clone(&self.verifier);
         Box::pin(async move {
             for point in points {
+                if verifier.in_use().contains(&point) {
+                    return Err(StepError("an export uses it".to_owned()));
+                }
                 Self::pause(&world, &random).await;
                 Self::loses(&random, losing)?;
                 let (pool, id) = (&pools[point.pool.as_str()], snapshot_of(&point));
