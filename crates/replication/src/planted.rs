@@ -141,7 +141,7 @@ impl ReplicationBug {
 
     /// Bugs of clones of such groups, each with a seed of a life that shows it.
     pub const OF_JOINT_CLONES: [(Self, u64); 3] =
-        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 15), (Self::ClonedApart, 2)];
+        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 2), (Self::ClonedApart, 15)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];
