@@ -52,8 +52,9 @@ impl Site {
                 "DR group {name:?} has volumes of the groups {first:?} and {other:?}, and one to_group; say to_groups"
             ));
         }
-        if !to_group.is_empty() && !to_groups.is_empty() {
-            return Some(format!("DR group {name:?} says to_group and to_groups; say one of them"));
+        let is_other = |pair: &String| pair.split_once('=').is_some_and(|(_, there)| there != to_group);
+        if !to_group.is_empty() && to_groups.iter().any(is_other) {
+            return Some(format!("DR group {name:?}: to_group and to_groups differ; say one of them"));
         }
         let mut named = BTreeSet::new();
         for pair in to_groups {
@@ -209,7 +210,7 @@ mod tests {
             ),
             ("to_group = 'copies'", "to_groups = ['copies']", "\"copies\" is no GROUP=GROUP THERE"),
             ("to_group = 'copies'", "to_groups = ['mail=copies', 'mail=copies']", "\"mail\" is named twice"),
-            ("to_group = 'copies'", "to_group = 'copies'\nto_groups = ['mail=copies']", "say one of them"),
+            ("to_group = 'copies'", "to_group = 'copies'\nto_groups = ['mail=others']", "say one of them"),
             ("'copies'\n        kind", "'logs'\n        kind", "\"logs\" stands in site \"boston\""),
             ("'planned'", "'sg1'", "two DR groups are called \"sg1\""),
             (

@@ -107,6 +107,7 @@ fn value_of(name: &str, kind: &str) -> Option<(String, String)> {
         "String" => of("text", "\"example\""),
         "Vec<String>" if name == "schedules" => of("list of texts", "[\"24x1h\", \"30x1d@02:30\"]"),
         "Vec<String>" if HOOKS.contains(&name) => of("list of texts", "[\"/etc/mail/hook\"]"),
+        "Vec<String>" if name == "to_groups" => of("list of texts", "[\"example=example\"]"),
         "Vec<String>" => of("list of texts", "[\"example\"]"),
         "Vec<u32>" => of("list of whole numbers", "[8, 8]"),
         "Mode" => words(
