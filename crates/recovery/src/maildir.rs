@@ -142,6 +142,7 @@ impl MaildirWriter {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
 

@@ -132,7 +132,7 @@ impl ReplicationBug {
 
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
     pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
-        (Self::AnsweredApart, 197),
+        (Self::AnsweredApart, 329),
         (Self::PartedWithoutOthers, 30),
         (Self::JoinedTooEarly, 78),
         (Self::JointStateIgnored, 148),
@@ -141,7 +141,7 @@ impl ReplicationBug {
 
     /// Bugs of clones of such groups, each with a seed of a life that shows it.
     pub const OF_JOINT_CLONES: [(Self, u64); 3] =
-        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 2), (Self::ClonedApart, 15)];
+        [(Self::ClonedAtOwnMoment, 17), (Self::CutWithoutHold, 3), (Self::ClonedApart, 15)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];

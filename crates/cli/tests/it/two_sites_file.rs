@@ -126,6 +126,7 @@ fn a_group_in_two_pools_is_made_by_the_file_and_printed_at_both_sites() {
     refused(&boston.bench, &["apply", "site.toml", "--state", "state"], "such a group has no witness today");
     boston.write("boston", &format!("{LOGS}{VOLUMES}{group}"));
     signal(boston.server(), "HUP");
+    until("both parts are made", || [&boston, &denver].iter().all(|site| site.rows().len() == 2));
     until("it streams", || are_together(&boston) && are(&denver, "secondary", "following"));
     empty_plan(&boston, "site.toml");
     let before = [&boston, &denver].map(printed);

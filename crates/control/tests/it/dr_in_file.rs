@@ -125,5 +125,5 @@ fn a_group_that_is_made_twice_is_noticed() {
 #[test]
 fn a_part_that_an_apply_does_not_go_on_with_is_noticed() {
     use control::planted::DrBug;
-    crate::planted::assert_dr_bugs_panic([(DrBug::HalfMadeTakenForMade, 3)], 80, |seed| live_in(2, seed));
+    crate::planted::assert_dr_bugs_panic([(DrBug::HalfMadeTakenForMade, 6)], 80, |seed| live_in(2, seed));
 }

@@ -292,7 +292,7 @@ fn each_planted_bug_of_an_apply_is_noticed_within_a_few_seeds() {
         let remembered = match bug {
             ApplyBug::DocumentBeforeItsSteps => 20,
             ApplyBug::MadeInsteadOfRenamed => 1,
-            ApplyBug::EndedBeforeItsLastStep => 106,
+            ApplyBug::EndedBeforeItsLastStep => 35,
             _ => 0,
         };
         let fails = |seed| with_bug(bug, || lives(seed)).err();

@@ -12,7 +12,7 @@ fn remembered_seed(canary: Canary) -> u64 {
         Canary::ReplayTooLittle => 6,
         // And at seed 0 as the checkpoint that is too far.
         Canary::LinkBeforeStable => 2,
-        Canary::CloseForgetsLazyCommits => 15,
+        Canary::CloseForgetsLazyCommits => 30,
         Canary::RelyOnUnstableStamps => 2,
         Canary::BelieveThePages => 179,
         _ => 0,
