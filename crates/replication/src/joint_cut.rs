@@ -12,7 +12,7 @@
 //! 1. A step is complete once every part has reached it; it stays complete.
 //! 2. Once the cut has failed no further step becomes complete. So all parts agree on whether all were held.
 //! 3. A group has one cut under way at most: parts of two would wait for each other.
-//! 4. No part is held for longer than [`HELD_MAX`] while it waits for another one, whose pool may hang.
+//! 4. No part is held for longer than `HELD_MAX` while it waits for another one, whose pool may hang.
 
 use crate::joint_group::JointGroup;
 use std::{
