@@ -155,7 +155,7 @@ fn damaged(number: u64, what: CatalogueDamage) -> CompactionError {
     CompactionError::Damaged { number: number + 1, what }
 }
 
-/// What the first pass learns of the old lines.
+/// Findings of the first pass about the old lines.
 struct Survey {
     header: CatalogueHeader,
     /// Civil time of the header.

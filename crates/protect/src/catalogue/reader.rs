@@ -51,7 +51,7 @@ pub struct ReadCatalogue {
     pub ages: LineAges,
 }
 
-/// Where lines of each age begin, to the hour, and where those end that were summed up.
+/// The first line of each age, to the hour, and the end of those that were summed up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineAges {
     /// Age of the catalogue, and bytes of the file before the line: the first of each hour.

@@ -265,7 +265,7 @@ impl BackupCatalogue {
         CompactedPart::of(self.last_sequence, &self.filled, &self.copy_bases, self.last_verified_age_s)
     }
 
-    /// What differs between the runner's state of a catalogue and of the same one after a compaction; `None` if that is nothing
+    /// Differences of the runner's state of a catalogue from that of the same one after a compaction; `None` if there are none
     /// but the times of last entries.
     pub(super) fn difference_of_compacted(&self, compacted: &Self) -> Option<String> {
         let comparable = |catalogue: &Self| {

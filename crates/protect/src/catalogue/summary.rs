@@ -1,4 +1,4 @@
-//! What stays of lines that were summed up: a line for each day, and the state that follows from them.
+//! The rest of lines that were summed up: a line for each day, and the state that follows from them.
 //!
 //! Days are of UTC, by the runners' clocks. Fields that are zero or empty are left out of the line.
 
@@ -43,7 +43,7 @@ pub struct SummedDay {
     pub failed: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure: String,
-    /// Why the first slots were missed.
+    /// The reason for which the first slots were missed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub missed_why: String,
     /// Good verifications; damaged backups are not summed up.

@@ -82,7 +82,7 @@ impl ShownCloneError {
 enum ShownPart {
     /// A cut that is there.
     Cut(SnapshotId),
-    /// What the volumes have.
+    /// The content of the volumes.
     Present,
 }
 

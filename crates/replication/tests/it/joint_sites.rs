@@ -167,7 +167,7 @@ impl JointSite {
         self.parts.iter().all(leads) && self.joint.borrow().all_serve()
     }
 
-    /// What this site would show of all parts has the history of the other one's primaries.
+    /// The state that this site would show of all parts has the history of the other one's primaries.
     pub fn shows_history_of(&self, primary: &Self) -> bool {
         // One that has a history of its own would bring back writes that the ledger counts as lost.
         let is_copy = |(ours, theirs): (&PartSite, &PartSite)| {

@@ -46,7 +46,7 @@ pub struct SimStateFile {
 pub struct SimStateHandle {
     file: SimStateFile,
     name: String,
-    /// Which of the files it is.
+    /// The one of the files that it is.
     id: u64,
     is_successor: bool,
     power_cycle: u64,

@@ -60,7 +60,7 @@ fn wants_part(setting: &Setting, part: &str) -> bool {
     is_named(&part) || !PARTS.iter().any(is_named)
 }
 
-/// What hosts of groups that stream notice, and what it costs.
+/// Latencies of hosts whose groups stream, and the costs.
 fn streams(
     (setting, ours): (&Setting, &OurPrograms),
     record: &mut Record,

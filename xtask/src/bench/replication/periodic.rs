@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::{fs, time::Instant};
 
 const VOLUME_MIB: u32 = 128;
-/// What changes before a pass, in blocks of 4 KiB at random places.
+/// Size of the changes before a pass, in blocks of 4 KiB at random places.
 const CHANGED_MIB: u32 = 32;
 const MIB: f64 = (1 << 20) as f64;
 

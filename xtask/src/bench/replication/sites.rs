@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The volume of no group, which each site has in a pool of its own.
 const LOCAL: (&str, &str) = ("local", "own");
 
-/// What the sites of a bench are.
+/// The sites of a bench, before they are made.
 pub(super) struct SitesPlan {
     /// The line can delay, and have a rate.
     pub has_relay: bool,
