@@ -25,7 +25,8 @@ impl fmt::Debug for EtcdUser {
     }
 }
 
-/// Trust and identity towards witnesses over TLS, as the site file has them; `None` if it leaves that to the machine.
+/// Trust and identity towards witnesses over TLS, as the site file has them; `None` if it leaves that to the machine, whose
+/// authorities were not read yet.
 #[derive(Clone, Default)]
 pub(crate) struct WitnessTls(Arc<Mutex<Option<ClientTls>>>);
 
@@ -35,8 +36,14 @@ impl WitnessTls {
     }
 
     fn to(&self, server: &str) -> Result<ClientTls, TlsError> {
-        let own = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        own.map_or_else(|| ClientTls::trusting_system(server), |own| own.to(server))
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known {
+            return known.to(server);
+        }
+        // Reading the machine's authorities takes long for the thread of a pool, and is done once for each file.
+        let of_machine = ClientTls::trusting_system(server)?;
+        *known = Some(of_machine.clone());
+        Ok(of_machine)
     }
 }
 

@@ -6,7 +6,10 @@
 //! that was answered with success stays; a refused one changes nothing; each is answered in bounded time; in the end both
 //! sites have the same blocks.
 
-use crate::dr_scene::{DrCounts, DrScene, in_scene_of_pools};
+use crate::{
+    dr_scene::{DrCounts, DrScene, in_scene_of_pools},
+    seeds::Seeds,
+};
 use control::dr::mode::DrMode;
 use std::{cell::Cell, rc::Rc};
 
@@ -64,19 +67,9 @@ fn live_in_two_pools(seed: u64) -> (DrCounts, u64) {
     in_scene_of_pools(2, seed, (mode, rows_travel), move |scene| life(scene, removes))
 }
 
-/// The seeds to run: `few`, or those that the environment names (`cargo xtask sim sites`).
-fn seeds(few: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    match number("SPINDLE_SEED") {
-        Some(first) => first..first + number("SPINDLE_SEEDS").unwrap_or(1),
-        None => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { few },
-    }
-}
-
 fn live_all(few: u64, live: fn(u64) -> (DrCounts, u64)) {
     let mut all = DrCounts::default();
-    for seed in seeds(few) {
-        println!("SPINDLE_SEED={seed}");
+    Seeds::of(few, 2_000).live_all(|seed| {
         let (counts, polls) = live(seed);
         println!("    {counts:?}, {polls} polls");
         all.moved += counts.moved;
@@ -85,7 +78,8 @@ fn live_all(few: u64, live: fn(u64) -> (DrCounts, u64)) {
         all.taken_over += counts.taken_over;
         all.crashes += counts.crashes;
         all.answers += counts.answers;
-    }
+        Ok(())
+    });
     println!("{all:?}");
 }
 

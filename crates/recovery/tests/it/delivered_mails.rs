@@ -15,15 +15,15 @@ use std::{
 use world::{IoError, IoErrorKind, IoResult, Random};
 
 /// A place of a mail: folder and name.
-type Place = (&'static str, String);
+type MailPath = (&'static str, String);
 
 /// The files as processes see them, and as a power cut may leave them: names and contents reach the drive in any order, unless
 /// a flush was between.
 struct Drive {
     random: Random,
     /// Numbers of the files.
-    names: BTreeMap<Place, usize>,
-    stable_names: BTreeMap<Place, usize>,
+    names: BTreeMap<MailPath, usize>,
+    stable_names: BTreeMap<MailPath, usize>,
     unsynced: Vec<NameChange>,
     contents: Vec<Content>,
     /// Operations until the power fails, if it does.
@@ -38,8 +38,8 @@ struct Content {
 
 #[derive(Clone)]
 enum NameChange {
-    Made(Place, usize),
-    Moved { from: Place, to: Place },
+    Made(MailPath, usize),
+    Moved { from: MailPath, to: MailPath },
 }
 
 impl Drive {
@@ -55,7 +55,7 @@ impl Drive {
         if has_power { Ok(()) } else { Err(IoError::new(IoErrorKind::Disconnected, "the power is cut")) }
     }
 
-    fn rename(&mut self, from: Place, to: Place) {
+    fn rename(&mut self, from: MailPath, to: MailPath) {
         let file = self.names.remove(&from).expect("it is there");
         self.names.insert(to.clone(), file);
         self.unsynced.push(NameChange::Moved { from, to });
@@ -63,7 +63,7 @@ impl Drive {
 
     /// A mail program shows a mail: at any moment.
     fn read_one(&mut self) {
-        let new: Vec<Place> = self.names.keys().filter(|(folder, _)| *folder == "new").cloned().collect();
+        let new: Vec<MailPath> = self.names.keys().filter(|(folder, _)| *folder == "new").cloned().collect();
         if let Some((_, name)) = new.get(self.random.below(new.len().max(1) as u64) as usize) {
             self.rename(("new", name.clone()), ("cur", format!("{name}:2,S")));
         }

@@ -1,4 +1,4 @@
-//! A killed primary, and the time until the other site answers: by itself, with a witness. Each round looks at every block that
+//! A killed primary, and the time until the other site answers, with a witness and no person. Each round looks at every block that
 //! was answered.
 
 use super::{

@@ -28,7 +28,7 @@ const LOCAL: (&str, &str) = ("local", "own");
 pub(super) struct SitesPlan {
     /// The line can delay, and have a rate.
     pub has_relay: bool,
-    /// Names of the groups, each of which has one volume of its name, with what `dr create` is told of its mode.
+    /// Names of the groups, each of which has one volume of its name, with the words of `dr create` about its mode.
     pub groups: Vec<(&'static str, String)>,
     pub volume_mib: u32,
 }

@@ -10,6 +10,7 @@ mod mail_service;
 mod two_pools;
 mod verifier;
 
+use crate::seeds::Seeds;
 use array::{format::VolumeId, pool::RollbackGoal, volume::VolumeDevice};
 use mail_service::{Contents, Ledger, MailService, ServiceFreezing, VOLUMES, contents_of};
 use protect::{
@@ -27,7 +28,6 @@ use protect::{
 };
 use std::{
     cell::{Cell, RefCell},
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
@@ -423,27 +423,17 @@ fn check_seed(seed: u64) -> (u64, u64, [u64; 3]) {
     (site.compared.get(), site.restored.get(), site.verified.get())
 }
 
-/// The seeds that the environment names (`cargo xtask sim protect`), or `few`; as many as that in a full run.
-fn seeds(few: u64) -> Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match number("SPINDLE_SEED") {
-        Some(first) => first..first + number("SPINDLE_SEEDS").unwrap_or(1),
-        None if std::env::var_os("SPINDLE_FULL").is_some() => 0..few * 20,
-        None => 0..few,
-    }
-}
-
 #[test]
 fn each_application_backup_has_what_was_answered_at_its_freeze_whatever_crashes() {
     let (mut compared, mut restored, mut verified) = (0, 0, [0; 3]);
-    let seeds = seeds(8);
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
-        println!("SPINDLE_SEED={seed}");
+    let seeds = Seeds::of(8, 160);
+    let count = seeds.count();
+    seeds.live_all(|seed| {
         let (points, restores, verdicts) = check_seed(seed);
         (compared, restored) = (compared + points, restored + restores);
         verified.iter_mut().zip(verdicts).for_each(|(sum, one)| *sum += one);
-    }
+        Ok(())
+    });
     println!("note: {compared} points compared, {restored} restores, {verified:?} verdicts");
     assert!(count < 8 || (compared > 100 && restored > 3), "{compared} points, {restored} restores");
     assert!(count < 8 || verified.iter().all(|count| *count > 0), "{verified:?} proven, damaged, unfinished");
