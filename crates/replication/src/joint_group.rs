@@ -19,10 +19,12 @@
 //! 2. The parts join only while each of them answers no more than its peer confirmed.
 //! 3. A part that may not answer without its peer answers what that confirmed, once the parts are together.
 //! 4. A join has an identity, and is never begun twice: if one part of the secondary has joined under it, all have.
+//! 5. With a witness, the secondary asks for the right only while no part of it follows, and from then on none does until it
+//!    was refused, or all parts lead.
 //!
 //! Parts run on threads of their own: this is all they share.
 
-use crate::joint_cut::CutMeeting;
+use crate::{joint_cut::CutMeeting, planted::{self, ReplicationBug}, witness::held_right::HeldRight};
 use array::format::GroupId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -66,6 +68,16 @@ pub(crate) enum JointGate {
     Guarded(JoinId),
 }
 
+/// The way of this site, as a secondary, to the right that a witness gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takeover {
+    None,
+    /// A part asks the witness, in an opening of its pool.
+    Asking(u64),
+    /// The right was given: the parts become primary, one after the other.
+    Given,
+}
+
 /// A part, as the others see it.
 #[derive(Clone, Debug, Default)]
 struct PartStanding {
@@ -85,6 +97,8 @@ struct PartStanding {
     has_joined: bool,
     /// The last join of this side as a secondary.
     joined: JoinId,
+    /// As a secondary it has no channel, and has promised its primary nothing that still holds.
+    is_free: bool,
 }
 
 struct JointState {
@@ -98,10 +112,15 @@ struct JointState {
     parts: Vec<PartStanding>,
     /// The cut under way, as long as a part takes part in it.
     meeting: Weak<CutMeeting>,
+    takeover: Takeover,
 }
 
 /// The parts of a group at one site.
-pub struct JointGroup(Mutex<JointState>);
+pub struct JointGroup {
+    state: Mutex<JointState>,
+    /// Of a group with a witness.
+    right: Arc<HeldRight>,
+}
 
 impl JointGroup {
     /// # Panics
@@ -111,13 +130,19 @@ impl JointGroup {
         assert!((2..=JOINT_PARTS_MAX).contains(&parts), "a joint group has several parts");
         let parts = vec![PartStanding::default(); parts];
         let (phase, join) = (JointPhase::Apart, JoinId::NONE);
-        let meeting = Weak::new();
-        Arc::new(Self(Mutex::new(JointState { phase, join, era: 1, numbers: 0, parts, meeting })))
+        let (right, meeting, takeover) = (HeldRight::new(parts.len()), Weak::new(), Takeover::None);
+        let state = JointState { phase, join, era: 1, numbers: 0, parts, meeting, takeover };
+        Arc::new(Self { state: Mutex::new(state), right })
+    }
+
+    /// The right that a witness gives to all parts.
+    pub fn right(&self) -> &Arc<HeldRight> {
+        &self.right
     }
 
     fn lock(&self) -> MutexGuard<'_, JointState> {
         // A thread that panicked within has left a state that is whole: each change is one assignment, or is repeated.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pool of a part is open; `joined`: the last join that its record has. Returns the number of this opening.
@@ -133,6 +158,9 @@ impl JointGroup {
         let mut state = self.lock();
         if state.parts[part].opening == opening {
             state.parts[part] = PartStanding::default();
+            if state.takeover == Takeover::Asking(opening) {
+                state.takeover = Takeover::None;
+            }
         }
     }
 
@@ -153,6 +181,9 @@ impl JointGroup {
         state.part_ways(fresh);
         let leading = state.next_number();
         state.parts[part] = PartStanding { leading, ..state.parts[part].at_rest() };
+        if state.parts.iter().all(|part| part.leading > 0) {
+            state.takeover = Takeover::None;
+        }
         leading
     }
 
@@ -264,6 +295,54 @@ impl JointGroup {
     /// A part knows that it has every answered write, or not.
     pub fn note_serving(&self, part: usize, serves: bool) {
         self.lock().parts[part].serves = serves;
+    }
+
+    /// All parts are open here, and lead.
+    pub fn all_lead(&self) -> bool {
+        self.lock().parts.iter().all(|part| part.leading > 0)
+    }
+
+    /// No part leads here.
+    pub fn none_leads(&self) -> bool {
+        self.lock().parts.iter().all(|part| part.leading == 0)
+    }
+
+    /// A part that leads here has a channel.
+    pub(crate) fn is_any_connected(&self) -> bool {
+        self.lock().leading().any(|part| part.is_connected)
+    }
+
+    /// A part begins to follow over a channel. False while this site takes over: the channel is to end.
+    pub(crate) fn begin_following(&self, part: usize) -> bool {
+        let mut state = self.lock();
+        let may_follow = state.takeover == Takeover::None || planted::is(ReplicationBug::TakenByParts);
+        state.parts[part].is_free &= !may_follow;
+        may_follow
+    }
+
+    /// A part follows no more, and nothing binds it to its primary. True if the witness may be asked for the right: no part
+    /// follows, or this site has it.
+    pub(crate) fn begin_takeover(&self, part: usize) -> bool {
+        let mut state = self.lock();
+        state.parts[part].is_free = true;
+        if planted::is(ReplicationBug::TakenByParts) {
+            return true;
+        }
+        let are_ready = |part: &PartStanding| part.opening > 0 && (part.leading > 0 || part.is_free);
+        let (is_ready, opening) = (state.parts.iter().all(are_ready), state.parts[part].opening);
+        match state.takeover {
+            Takeover::Given => true,
+            Takeover::None if is_ready => {
+                state.takeover = Takeover::Asking(opening);
+                true
+            }
+            Takeover::None | Takeover::Asking(_) => false,
+        }
+    }
+
+    /// The witness gave this site the right, or did not.
+    pub(crate) fn end_asking(&self, is_given: bool) {
+        self.lock().takeover = if is_given { Takeover::Given } else { Takeover::None };
     }
 
     /// All parts that are open here lead, and may serve.

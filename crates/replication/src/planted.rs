@@ -89,6 +89,10 @@ pub enum ReplicationBug {
     ClonedApart,
     /// A promotion that may lose something begins an epoch without a write.
     LossyEpochUnwritten,
+    /// A part takes over while others follow their primary.
+    TakenByParts,
+    /// The witness hears that the group is in sync as soon as one part is.
+    SyncOfOnePart,
 }
 
 impl ReplicationBug {
@@ -142,6 +146,9 @@ impl ReplicationBug {
     /// Bugs of clones of such groups, each with a seed of a life that shows it.
     pub const OF_JOINT_CLONES: [(Self, u64); 3] =
         [(Self::ClonedAtOwnMoment, 17), (Self::CutWithoutHold, 3), (Self::ClonedApart, 15)];
+
+    /// Bugs of such groups with a witness, each with a seed of a life that shows it.
+    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 2] = [(Self::TakenByParts, 0), (Self::SyncOfOnePart, 0)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];

@@ -138,12 +138,11 @@ Say it at both sites.")]
     /// Make a DR group: the other site gets replicas of its volumes, and a first copy
     #[command(after_help = "Examples:
   spindle dr create sg1 mail/sg1 logs/sg1-log --to denver --mode sync
-  spindle dr create sg1 mail/sg1 --to denver --mode sync --auto --witness 192.0.2.30
+  spindle dr create sg1 mail/sg1 logs/sg1-log --to denver --mode sync --auto --witness 192.0.2.30
   spindle dr create queue mail/queue --to denver --mode async --behind 30s,256MiB --over push-back
   spindle dr create old mail/archive --to denver --mode periodic --every 15min --keep 8
 
-The volumes are consistent as a whole at the other site, also if they lie in several pools; then the group is in sync, and a \
-person decides on a failover. Hosts are served meanwhile. A pool there has the same name, unless --pool names another one.")]
+The volumes are consistent as a whole at the other site, also if they lie in several pools; then the group is in sync. Hosts are served meanwhile. A pool there has the same name, unless --pool names another one.")]
     Create {
         /// Name of the group, at both sites
         #[arg(value_name = "GROUP")]

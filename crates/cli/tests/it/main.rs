@@ -124,6 +124,7 @@ mod two_sites_hosts;
 mod two_sites_linux;
 mod two_sites_periodic;
 mod two_sites_pools;
+mod two_sites_pools_auto;
 mod two_sites_replica;
 mod two_sites_returned;
 mod two_sites_rows;

@@ -122,8 +122,6 @@ fn a_group_in_two_pools_is_made_by_the_file_and_printed_at_both_sites() {
     boston.write("boston", &of_kind("'periodic'"));
     let why = "its volumes lie in the pools mail and logs, and such a group is synchronous today";
     refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
-    boston.write("boston", &of_kind("'synchronous'\nwitness = ['192.0.2.30']"));
-    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], "such a group has no witness today");
     boston.write("boston", &format!("{LOGS}{VOLUMES}{group}"));
     signal(boston.server(), "HUP");
     until("both parts are made", || [&boston, &denver].iter().all(|site| site.rows().len() == 2));

@@ -137,7 +137,15 @@ impl DrAccess {
         let site = self.0.site.get().copied().unwrap_or(SiteId(group.0));
         let (world_of, access) = (world.clone(), self.clone());
         let store = LateWitness { world: world_of, access, kind, addresses, client: RefCell::default() };
-        Ok(Some(LeaseKeeper::new(world, Rc::new(store), group, (site, settings.peer))))
+        let (store, sites) = (Rc::new(store), (site, settings.peer));
+        Ok(Some(match &settings.joint {
+            // One right for all parts.
+            Some(part) => {
+                let right = Arc::clone(self.joint(part).right());
+                LeaseKeeper::of_part(world, store, part.whole, sites, (right, part.index.into()))
+            }
+            None => LeaseKeeper::new(world, store, group, sites),
+        }))
     }
 }
 

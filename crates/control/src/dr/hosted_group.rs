@@ -346,9 +346,7 @@ impl HostedGroup {
                     let has = group.session().has().stamps()[0];
                     self.leave(&group).await;
                     match self.member.step_back(has).await {
-                        Ok(()) => {
-                            self.note_end("the other site was not reached: the witness is asked".to_owned())
-                        }
+                        Ok(()) => self.note_end("the witness is asked who is primary".to_owned()),
                         Err(error) => self.note_end(error.to_string()),
                     }
                     return self.keep(waiting, (has, Entry::Returned));

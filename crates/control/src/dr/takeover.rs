@@ -82,7 +82,7 @@ impl HostedGroup {
             }
             Err(refusal) => {
                 self.warn(format!("this site cannot take over: {refusal}"));
-                self.give_right_back(group).await;
+                group.return_right().await;
                 false
             }
         }
@@ -115,7 +115,7 @@ impl HostedGroup {
                 "dr_promoted",
                 "primary here, by an unplanned failover; nothing that hosts were answered is lost, as the witness knows",
             ),
-            Err(_) => self.give_right_back(group).await,
+            Err(_) => group.return_right().await,
         }
         promoted
     }
@@ -176,7 +176,7 @@ impl HostedGroup {
             let asked = async {
                 keeper.acquire(head, accepts_loss).await?;
                 // A person's attempt before this one may have taken the right from a site that was alone.
-                let is_whole = !keeper.is_alone();
+                let is_whole = keeper.took_whole();
                 keeper.record_alone().await?;
                 Ok(accepts_loss || is_whole)
             };
@@ -213,16 +213,27 @@ impl HostedGroup {
 
     async fn become_primary(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
         let (epoch, fence) = self.next_epoch();
+        if self.settings.joint.is_some() {
+            return self.promote_part(group, (epoch, fence)).await;
+        }
         let promoted = group.promote(epoch, fence).await;
         promoted.map(drop).map_err(|error| self.promotion_refusal(error))
     }
 
     async fn become_primary_with_loss(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
         let (epoch, fence) = self.next_epoch();
-        if self.settings.joint.is_none() {
-            let promoted = group.promote_with_loss(epoch, fence).await;
-            return promoted.map(drop).map_err(|error| self.promotion_refusal(error));
+        if self.settings.joint.is_some() {
+            return self.promote_part(group, (epoch, fence)).await;
         }
+        let promoted = group.promote_with_loss(epoch, fence).await;
+        promoted.map(drop).map_err(|error| self.promotion_refusal(error))
+    }
+
+    async fn promote_part(
+        &self,
+        group: &SecondaryGroup,
+        (epoch, fence): (EpochId, Fence),
+    ) -> Result<(), Refusal> {
         let promoted = group.promote_part(epoch, fence).await;
         promoted.map(drop).map_err(|error| match error {
             GoingBackError::Promotion(error) => self.promotion_refusal(error),
@@ -240,14 +251,6 @@ impl HostedGroup {
         let mut epoch = [0; 16];
         self.world.fill_secret(&mut epoch);
         (EpochId(epoch), Fence(self.member.state().fence.0 + 1))
-    }
-
-    /// The other site may have the right, if it is there.
-    async fn give_right_back(&self, group: &SecondaryGroup) {
-        if let Some(keeper) = group.member().keeper().filter(|keeper| keeper.is_holder()) {
-            // Without an answer the lease ends.
-            let _ = keeper.release().await;
-        }
     }
 
     fn going_back_refusal(&self, state: &KeptState, error: GoingBackError) -> Refusal {

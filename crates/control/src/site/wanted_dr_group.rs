@@ -180,10 +180,6 @@ impl WantedDrGroup {
                 let problem = format!("{lie}, and such a group is synchronous today");
                 return refused(problem, "say kind = \"synchronous\", or make a group for each pool");
             }
-            if !row.witness.is_empty() {
-                let problem = format!("{lie}, and such a group has no witness today");
-                return refused(problem, "leave witness out, so that a person decides");
-            }
         }
         if row.witness.is_empty() {
             return Ok(());

@@ -57,7 +57,7 @@ pub struct NewDrGroupBody {
     /// Unique among the DR groups of both sites.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// UUIDs of its volumes. If they lie in several pools, the group is in sync and has no witness.
+    /// UUIDs of its volumes. If they lie in several pools, the group is in sync.
     #[schema(min_items = 1, max_items = 992)]
     pub volumes: Vec<String>,
     /// Name of the other site.
@@ -196,7 +196,7 @@ pub(super) async fn create(
     let places = volumes_of(&api, &caller, &volumes)?;
     check_name(&api, &name, group)?;
     let known: Vec<&str> = places.iter().map(|(pool, _)| pool.name.as_str()).collect();
-    check_pools((&pool_there, &pools), (&known, &mode, &witness))?;
+    check_pools((&pool_there, &pools), (&known, &mode))?;
     if !witness.is_empty() {
         let refused = |problem| ApiProblem::bad_request(problem, WITNESS_ADDRESSES);
         WitnessKind::parse(&witness).map_err(refused)?;
@@ -275,7 +275,7 @@ fn check_name(api: &ApiState, name: &str, group: GroupId) -> Result<(), ApiProbl
 /// Refuses what groups with volumes in several pools cannot be, and names of pools that lead nowhere.
 fn check_pools(
     (pool_there, pools): (&Option<String>, &BTreeMap<String, String>),
-    (known, mode, witness): (&[&str], &DrMode, &[String]),
+    (known, mode): (&[&str], &DrMode),
 ) -> Result<(), ApiProblem> {
     let refused = |problem: String, next: &str| Err(ApiProblem::refused(&Refusal::new(problem, next)));
     if let Some(other) = pools.keys().find(|pool| !known.contains(&pool.as_str())) {
@@ -292,10 +292,6 @@ fn check_pools(
     if !matches!(mode, DrMode::Sync { .. }) {
         let next = "say sync; or make a group for each pool";
         return refused(format!("the volumes lie in pools {all}: such a group is in sync today"), next);
-    }
-    if !witness.is_empty() {
-        let next = "leave the witness out, so that a person decides; or make a group for each pool";
-        return refused(format!("the volumes lie in pools {all}: such a group has no witness today"), next);
     }
     Ok(())
 }

@@ -114,6 +114,10 @@ pub(super) async fn move_parts(
     for (moved, (pool, group)) in moving.enumerate() {
         let mut tries = 0;
         while let Err(problem) = move_part(api, (pool, group), goes_away).await {
+            if moved > 0 && has_moved((pool, group), goes_away) {
+                // With a witness the other site takes what was left behind.
+                break;
+            }
             tries += 1;
             if moved == 0 {
                 return Err(problem);
@@ -134,6 +138,13 @@ pub(super) async fn move_parts(
         }
     }
     Ok(())
+}
+
+/// A part is where it was to be moved.
+fn has_moved((pool, group): (&PoolHandle, &DrGroupView), goes_away: bool) -> bool {
+    let wanted = if goes_away { DrRole::Secondary } else { DrRole::Primary };
+    let groups = &pool.last_view().dr.groups;
+    groups.iter().any(|known| known.group == group.group && known.role == wanted)
 }
 
 /// The next step after a part did not move and others have.

@@ -226,11 +226,8 @@ impl PrimaryGroup {
                 }
             };
             let ended = async {
-                match select(pin!(self.until_fenced()), pin!(self.keep_joined(channel))).await {
-                    Either::Left(((), _)) => {
-                        let why = "the witness gave the right to the other site: both compare again";
-                        ChannelEnd::Lost(why.to_owned())
-                    }
+                match select(pin!(self.until_right_is_lost()), pin!(self.keep_joined(channel))).await {
+                    Either::Left((why, _)) => ChannelEnd::Lost(why.to_owned()),
                     Either::Right((end, _)) => end,
                 }
             };

@@ -89,6 +89,8 @@ pub struct PrimaryGroup {
     recorded: Cell<Stamp>,
     role_record: Cell<RoleRecord>,
     promise: PeerPromise,
+    /// Of a part of a group with a witness: since then not all parts lead here.
+    lacks_parts_since: Cell<Option<Moment>>,
     unconfirmed: RefCell<UnconfirmedBlocks>,
     verify_desk: VerifyDesk,
     begun_at: Moment,
@@ -134,8 +136,9 @@ impl PrimaryGroup {
         let returns = returns || state.unfinished.is_some();
         let cut = GroupCut::new(vec![has]);
         let mut session = GroupSession::new(mode, cut, (state.is_alone, returns), world.now());
-        if member.keeper().is_some() {
+        if let Some(keeper) = member.keeper() {
             session.use_witness();
+            keeper.note_standing(state.is_alone);
         }
         if let Some(suspension) = state.suspension.filter(|_| !returns) {
             session.suspend(suspension.reason);
@@ -157,6 +160,7 @@ impl PrimaryGroup {
             recorded: Cell::new(Stamp(0)),
             role_record: Cell::default(),
             promise: PeerPromise::default(),
+            lacks_parts_since: Cell::new(None),
             unconfirmed: RefCell::default(),
             verify_desk: VerifyDesk::default(),
             begun_at: world.now(),

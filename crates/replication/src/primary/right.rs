@@ -24,9 +24,11 @@ use array::{
     format::{BlockCount, BlockIndex, VolumeId},
     pool::ReadGate,
 };
+use futures_util::future::{Either, select};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    pin::pin,
     rc::{Rc, Weak},
     time::Duration,
 };
@@ -36,6 +38,8 @@ use world::{LocalFuture, Moment, with_deadline};
 const WORDS_KEPT: usize = 8;
 /// Parts of a lease after which it is renewed.
 const RENEWALS: u32 = 4;
+/// Interval of looking whether other parts have left.
+const LEFT_LOOK: Duration = Duration::from_millis(250);
 /// Time for the witness to learn that this side gives its right away.
 const RELEASE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -158,6 +162,10 @@ impl PrimaryGroup {
             return;
         }
         let head = self.member.epoch().expect("a primary has a lineage");
+        keeper.note_head(head);
+        if !self.note_parts() {
+            return self.look_for_other_holder(keeper).await;
+        }
         let was_holder = keeper.is_holder();
         let renewed = match was_holder {
             true => keeper.renew(head).await,
@@ -180,6 +188,8 @@ impl PrimaryGroup {
                     _ => Ok(()),
                 };
             }
+            // Another part is being handed over, and the right with it.
+            Err(KeeperError::Refused(WitnessRefusal::NotHolder)) if keeper.is_given_away() => {}
             Err(KeeperError::Refused(WitnessRefusal::NotHolder)) if was_holder => {
                 self.session.borrow_mut().note_right_lost(self.world.now());
             }
@@ -189,27 +199,82 @@ impl PrimaryGroup {
         self.release();
     }
 
+    /// Looks whether all parts of the group lead here. The right of a group is kept only while they do: otherwise the other
+    /// site serves it, or nobody.
+    fn note_parts(&self) -> bool {
+        let all_lead = self.member.joint().is_none_or(|(joint, _)| joint.all_lead());
+        let since = self.lacks_parts_since.get().unwrap_or_else(|| self.world.now());
+        self.lacks_parts_since.set((!all_lead).then_some(since));
+        all_lead
+    }
+
+    async fn look_for_other_holder(&self, keeper: &LeaseKeeper) {
+        let is_unknown = keeper.look().await.is_err() || self.is_giving_right();
+        if !is_unknown && keeper.is_peer_named() && !keeper.is_given_away() {
+            keeper.give_up();
+            self.session.borrow_mut().note_right_lost(self.world.now());
+            self.release();
+        }
+    }
+
+    /// For a whole lease other parts of the group have not led here, and the peer has everything that hosts were answered:
+    /// it may take over all of them.
+    fn is_left_by_parts(&self) -> bool {
+        let session = self.session.borrow();
+        let (Some(since), Some(keeper)) = (self.lacks_parts_since.get(), self.member.keeper()) else {
+            return false;
+        };
+        session.is_in_sync() && !session.is_handing_over() && self.world.now().since(since) >= keeper.span()
+    }
+
+    /// Returns when the other site may take over, since not all parts of the group lead here.
+    async fn until_left_by_parts(&self) {
+        if self.member.joint().is_none() || self.member.keeper().is_none() {
+            return std::future::pending().await;
+        }
+        while !self.is_left_by_parts() {
+            self.world.sleep(LEFT_LOOK).await;
+        }
+    }
+
     /// The witness gives the right to the other site, which has everything; if it does not answer, it does so later.
     pub(super) async fn release_right(&self) {
-        if let Some(keeper) = self.member.keeper() {
+        // A part that was handed over before took the right along.
+        if let Some(keeper) = self.member.keeper().filter(|keeper| !keeper.is_given_away()) {
             keeper.give_up();
             with_deadline(self.world.sleep(RELEASE_WITHIN), async { drop(keeper.release().await) }).await;
         }
     }
 
     /// The moment from which on a side that returned, and has not compared since, steps back: nobody else asks for the right
-    /// if the peer is lost, too. `None` while it serves, or without a lease of its own.
+    /// if the peer is lost, too. So does one that other parts of its group have left. `None` while it serves, or without a
+    /// lease of its own.
     pub fn steps_back_from(&self) -> Option<Moment> {
+        if self.is_left_by_parts() {
+            return self.lacks_parts_since.get();
+        }
         let session = self.session.borrow();
         let keeper = self.member.keeper().filter(|keeper| keeper.is_holder())?;
+        if self.member.joint().is_some_and(|(joint, _)| joint.is_any_connected()) {
+            // The others are served by the right, and this one once its peer is back.
+            return None;
+        }
         let waits = matches!(session.state(), SessionState::Connecting(_))
             && session.rule(self.world.now()) == AnswerRule::Wait
             && !self.is_fetching();
         waits.then(|| self.begun_at + keeper.span())
     }
 
+    /// Returns when this side has no right to its channel any more, with the reason.
+    pub(super) async fn until_right_is_lost(&self) -> &'static str {
+        match select(pin!(self.until_fenced()), pin!(self.until_left_by_parts())).await {
+            Either::Left(_) => "the witness gave the right to the other site: both compare again",
+            Either::Right(_) => "other parts of the group are not primary here: the other site may take over",
+        }
+    }
+
     /// Returns when the witness has given the right to another site.
-    pub(super) async fn until_fenced(&self) {
+    async fn until_fenced(&self) {
         loop {
             let changed = self.changed.notified();
             if self.session.borrow().is_fenced() {
@@ -227,6 +292,7 @@ impl PrimaryGroup {
     pub async fn go_on_without_peer(&self) -> Result<(), Error> {
         self.await_parting().await;
         self.member.change(|state| state.is_alone = true).await?;
+        self.member.keeper().iter().for_each(|keeper| keeper.note_standing(true));
         self.session.borrow_mut().go_on_without_peer();
         self.release();
         Ok(())

@@ -83,6 +83,7 @@ impl SecondaryGroup {
     }
 
     async fn follow(&self, channel: &impl FrameChannel) -> Result<Infallible, SecondaryEnd> {
+        self.check_following(channel).await?;
         self.await_begun().await;
         // Words of this channel have their own numbers.
         self.word_heard.set(0);

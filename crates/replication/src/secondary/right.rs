@@ -4,6 +4,8 @@
 use super::SecondaryGroup;
 use crate::{
     channel::{ChannelEnd, FrameChannel},
+    exchange::refuse,
+    frame::RefusalCode,
     planted::{self, ReplicationBug},
     witness::keeper::KeeperError,
 };
@@ -62,11 +64,16 @@ impl SecondaryGroup {
         let Some(keeper) = self.member.keeper() else { return std::future::pending().await };
         loop {
             self.world.sleep(keeper.span() / 2).await;
-            let follows =
-                || self.is_of_history.get() && self.word_heard.get() > 0 && !self.is_taking_over.get();
+            let is_unused = || self.member.joint().is_none_or(|(joint, _)| joint.none_leads());
+            let follows = || {
+                self.is_of_history.get()
+                    && self.word_heard.get() > 0
+                    && !self.is_taking_over.get()
+                    && is_unused()
+            };
             // Without an answer it is tried again.
             if follows() && keeper.look().await.is_ok() && keeper.is_named() && follows() {
-                let _ = keeper.release().await;
+                let _ = keeper.release_unused().await;
             }
         }
     }
@@ -76,11 +83,48 @@ impl SecondaryGroup {
     ///
     /// # Errors
     ///
-    /// The primary may be alive, or went on alone; no answer.
+    /// The primary may be alive, or went on alone; no answer; or another part of the group follows, or is not open here.
     pub async fn ask_for_right(&self) -> Result<(), KeeperError> {
         let keeper = self.member.keeper().expect("a group that takes over has a witness");
         let head = self.member.epoch().expect("a side that takes over has a history");
-        keeper.acquire(head, false).await?;
-        keeper.record_alone().await
+        keeper.note_head(head);
+        let joint = self.member.joint();
+        if joint.is_some_and(|(joint, part)| !joint.begin_takeover(*part)) {
+            return Err(KeeperError::PartNotReady);
+        }
+        let asked = async {
+            keeper.acquire(head, false).await?;
+            keeper.record_alone().await
+        };
+        let asked = asked.await;
+        if let Some((joint, _)) = joint {
+            joint.end_asking(asked.is_ok());
+        }
+        asked
+    }
+
+    /// Gives a right back that cannot be used: the other site may have it, if it is there. Once a part leads here by it, the
+    /// others try again instead.
+    pub async fn return_right(&self) {
+        let joint = self.member.joint().map(|(joint, _)| joint);
+        if joint.is_some_and(|joint| !joint.none_leads()) {
+            return;
+        }
+        joint.iter().for_each(|joint| joint.end_asking(false));
+        if let Some(keeper) = self.member.keeper().filter(|keeper| keeper.is_holder()) {
+            // Without an answer the lease ends.
+            let _ = keeper.release_unused().await;
+        }
+    }
+
+    /// Ends a channel that would have this side follow while it takes over.
+    pub(super) async fn check_following(&self, channel: &impl FrameChannel) -> Result<(), ChannelEnd> {
+        match (self.member.keeper(), self.member.joint()) {
+            (Some(_), Some((joint, part))) if !joint.begin_following(*part) => {
+                let text = "this site is taking over the group: both compare when it has";
+                Err(refuse(channel, RefusalCode::Busy, text).await)
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -9,14 +9,12 @@
 use super::{
     client::{WitnessReply, WitnessSilence, WitnessStore},
     group::{WitnessAction, WitnessCondition, WitnessGroup, WitnessRefusal, WitnessRequest},
-    lease::{LeaseFence, LeaseGuard, LeaseSpan},
+    held_right::HeldRight,
+    lease::{LeaseFence, LeaseSpan},
 };
+use crate::planted::{self, ReplicationBug};
 use array::format::{EpochId, GroupId, SiteId};
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    time::Duration,
-};
+use std::{rc::Rc, sync::Arc, time::Duration};
 use world::{Moment, WallTime, World};
 
 /// Reason for which the right was not given or kept.
@@ -27,6 +25,9 @@ pub enum KeeperError {
     Silence(#[from] WitnessSilence),
     #[error("the witness refuses: {0}")]
     Refused(#[from] WitnessRefusal),
+    /// Of a group with volumes in several pools: the witness was not asked.
+    #[error("another part of the group is not ready to take over, or not open here")]
+    PartNotReady,
 }
 
 /// The last exchange with the witness, for people.
@@ -37,7 +38,7 @@ pub struct WitnessContact {
     pub problem: Option<String>,
 }
 
-/// The right of one site to write one group.
+/// The right of one site to write one group, as one of its parts asks for it.
 pub struct LeaseKeeper {
     world: World,
     store: Rc<dyn WitnessStore>,
@@ -46,13 +47,9 @@ pub struct LeaseKeeper {
     /// The other site.
     peer: SiteId,
     span: LeaseSpan,
-    guard: Cell<LeaseGuard>,
-    is_holder: Cell<bool>,
-    /// The newest state of the group that the witness has shown.
-    seen: RefCell<Option<WitnessGroup>>,
-    contact: RefCell<WitnessContact>,
-    /// One request at a time: what one learns is known to the next.
-    asking: tokio::sync::Mutex<()>,
+    right: Arc<HeldRight>,
+    /// Of the group; 0 of one in one pool.
+    part: usize,
 }
 
 impl LeaseKeeper {
@@ -63,50 +60,51 @@ impl LeaseKeeper {
         group: GroupId,
         (site, peer): (SiteId, SiteId),
     ) -> Rc<Self> {
+        Self::of_part(world, store, group, (site, peer), (HeldRight::new(1), 0))
+    }
+
+    /// The same for a part of a group with volumes in several pools: all of them share the right.
+    pub fn of_part(
+        world: &World,
+        store: Rc<dyn WitnessStore>,
+        group: GroupId,
+        (site, peer): (SiteId, SiteId),
+        (right, part): (Arc<HeldRight>, usize),
+    ) -> Rc<Self> {
         assert_ne!(site, peer, "a group has two sites");
-        Rc::new(Self {
-            world: world.clone(),
-            store,
-            group,
-            site,
-            peer,
-            span: LeaseSpan::DEFAULT,
-            guard: Cell::default(),
-            is_holder: Cell::default(),
-            seen: RefCell::default(),
-            contact: RefCell::default(),
-            asking: tokio::sync::Mutex::default(),
-        })
+        assert!(part < right.lock().parts.len(), "a part has a place in its group");
+        let (world, span) = (world.clone(), LeaseSpan::DEFAULT);
+        Rc::new(Self { world, store, group, site, peer, span, right, part })
     }
 
     /// True if this side may answer hosts at `now` by the right that the witness gave.
     pub fn may_answer(&self, now: Moment) -> bool {
-        self.is_holder.get() && self.guard.get().may_answer(now)
+        let right = self.right.lock();
+        right.is_holder && right.guard.may_answer(now)
     }
 
     /// The lease that is left at `now`.
     pub fn left(&self, now: Moment) -> Duration {
-        self.guard.get().left(now)
+        self.right.lock().guard.left(now)
     }
 
     /// The witness gave this side the right, and has not said since that another one has it.
     pub fn is_holder(&self) -> bool {
-        self.is_holder.get()
+        self.right.lock().is_holder
     }
 
     /// The newest state of the group that the witness has shown.
     pub fn seen(&self) -> Option<WitnessGroup> {
-        self.seen.borrow().clone()
+        self.right.lock().seen.clone()
     }
 
     /// The holder went on alone, as the witness has it.
     pub fn is_alone(&self) -> bool {
-        let seen = self.seen.borrow();
-        seen.as_ref().is_some_and(|seen| seen.condition != WitnessCondition::InSync)
+        self.right.lock().is_alone()
     }
 
     pub fn contact(&self) -> WitnessContact {
-        self.contact.borrow().clone()
+        self.right.lock().contact.clone()
     }
 
     /// Length of a lease.
@@ -116,7 +114,22 @@ impl LeaseKeeper {
 
     /// The fence that was granted last; 0 without one.
     pub fn fence(&self) -> LeaseFence {
-        self.guard.get().fence()
+        self.right.lock().guard.fence()
+    }
+
+    /// This site gave its right to the other one, and has asked for none since.
+    pub fn is_given_away(&self) -> bool {
+        self.right.lock().is_given_away
+    }
+
+    /// When this site became holder, nothing was answered at the other one that it lacks.
+    pub fn took_whole(&self) -> bool {
+        self.right.lock().took_whole
+    }
+
+    /// This part begins to lead, and its record says whether it answers without the other site.
+    pub fn note_standing(&self, is_alone: bool) {
+        self.right.lock().parts[self.part].is_alone = is_alone;
     }
 
     /// Becomes holder, or begins again as such. `head` is the last epoch of this side's history. `is_alone`: a person
@@ -126,13 +139,14 @@ impl LeaseKeeper {
     ///
     /// The other site may have the right, or this one's history is not the group's; no answer.
     pub async fn acquire(&self, head: EpochId, is_alone: bool) -> Result<(), KeeperError> {
-        if self.seen.borrow().is_none() {
+        let head = self.head_of_group(head)?;
+        if self.seen().is_none() {
             self.look().await?;
         }
         let is_reserved = |seen: &WitnessGroup| seen.holder.is_none() && seen.reserved == Some(self.site);
         let span = self.span;
         for attempt in 0.. {
-            let is_given = self.seen.borrow().as_ref().is_some_and(is_reserved);
+            let is_given = self.right.lock().seen.as_ref().is_some_and(is_reserved);
             let by_person = is_alone || is_given && self.is_alone();
             match self.ask(WitnessAction::Acquire { span, head, by_person }).await {
                 // Another one came between; its fence is known now.
@@ -150,7 +164,18 @@ impl LeaseKeeper {
     ///
     /// Another site has the right; no answer.
     pub async fn renew(&self, head: EpochId) -> Result<(), KeeperError> {
+        let head = self.head_of_group(head)?;
         self.ask(WitnessAction::Renew { head }).await
+    }
+
+    /// The last epoch of this part's history: that of the first part is the group's.
+    pub fn note_head(&self, head: EpochId) {
+        self.right.lock().parts[self.part].head = Some(head);
+    }
+
+    fn head_of_group(&self, head: EpochId) -> Result<EpochId, KeeperError> {
+        self.note_head(head);
+        self.right.lock().head().ok_or(KeeperError::PartNotReady)
     }
 
     /// Records that this side answers without the other one, before it does.
@@ -159,15 +184,18 @@ impl LeaseKeeper {
     ///
     /// Another site has the right; no answer.
     pub async fn record_alone(&self) -> Result<(), KeeperError> {
+        self.note_standing(true);
         self.ask(WitnessAction::RecordAlone).await
     }
 
-    /// Records that this side answers nothing any more that the other one lacks.
+    /// Records that this side answers nothing any more that the other one lacks: this part does not, and once no other one
+    /// does, the witness hears of it.
     ///
     /// # Errors
     ///
     /// Another site has the right; no answer; the group was recorded as alone again.
     pub async fn record_sync(&self) -> Result<(), KeeperError> {
+        self.note_standing(false);
         self.ask(WitnessAction::RecordSync).await
     }
 
@@ -178,29 +206,38 @@ impl LeaseKeeper {
     /// This side has no right to give; no answer.
     pub async fn release(&self) -> Result<(), KeeperError> {
         self.give_up();
+        self.right.lock().is_given_away = true;
         if self.is_alone() {
             self.ask(WitnessAction::RecordSync).await?;
         }
         self.ask(WitnessAction::Release { to: self.peer }).await
     }
 
+    /// The same at a site of which no part leads: it answered nothing by the right that it took.
+    ///
+    /// # Errors
+    ///
+    /// This side has no right to give; no answer.
+    pub async fn release_unused(&self) -> Result<(), KeeperError> {
+        self.right.lock().parts.iter_mut().for_each(|part| part.is_alone = false);
+        self.release().await
+    }
+
     /// Ends the right here. The witness learns of it by a release, or when the lease ends.
     pub fn give_up(&self) {
-        let mut guard = self.guard.get();
-        guard.give_up(guard.fence());
-        self.guard.set(guard);
-        self.is_holder.set(false);
+        self.right.lock().give_up();
     }
 
     /// True if the witness names this site, whether or not this process asked for it.
     pub fn is_named(&self) -> bool {
-        self.seen.borrow().as_ref().is_some_and(|seen| seen.holder == Some(self.site))
+        self.right.lock().is_named(self.site)
     }
 
     /// True if the witness names the other site, or keeps the right for it.
     pub fn is_peer_named(&self) -> bool {
         let is_peer = |site: Option<SiteId>| site == Some(self.peer);
-        self.seen.borrow().as_ref().is_some_and(|seen| is_peer(seen.holder) || is_peer(seen.reserved))
+        let right = self.right.lock();
+        right.seen.as_ref().is_some_and(|seen| is_peer(seen.holder) || is_peer(seen.reserved))
     }
 
     /// Asks for the state of the group, and changes nothing.
@@ -216,16 +253,24 @@ impl LeaseKeeper {
     }
 
     async fn ask(&self, action: WitnessAction) -> Result<(), KeeperError> {
-        let _one_at_a_time = self.asking.lock().await;
+        let _one_at_a_time = self.right.asking.lock().await;
         let (fence, revision) = {
-            let seen = self.seen.borrow();
-            let known = seen.as_ref().map_or((LeaseFence(0), 0), |seen| (seen.fence, seen.revision));
-            (known.0.max(self.guard.get().fence()), known.1)
+            let right = self.right.lock();
+            let is_any_alone = right.parts.iter().any(|part| part.is_alone);
+            if action == WitnessAction::RecordSync
+                && is_any_alone
+                && !planted::is(ReplicationBug::SyncOfOnePart)
+            {
+                // The last one says it.
+                return Ok(());
+            }
+            let known = right.seen.as_ref().map_or((LeaseFence(0), 0), |seen| (seen.fence, seen.revision));
+            (known.0.max(right.guard.fence()), known.1)
         };
         let request = WitnessRequest { group: self.group, site: self.site, fence, revision, action };
         let reply = self.store.ask(request).await;
         let result = reply.map_err(KeeperError::from).and_then(|reply| self.take(&action, reply));
-        let mut contact = self.contact.borrow_mut();
+        let contact = &mut self.right.lock().contact;
         if !matches!(result, Err(KeeperError::Silence(_))) {
             contact.last_answer = Some(self.world.wall());
         }
@@ -235,28 +280,31 @@ impl LeaseKeeper {
 
     fn take(&self, action: &WitnessAction, reply: WitnessReply) -> Result<(), KeeperError> {
         let WitnessReply { sent, answer } = reply;
+        let mut right = self.right.lock();
+        let was_holder = right.is_holder && right.is_named(self.site);
         if let Some(view) = &answer.view {
-            let mut seen = self.seen.borrow_mut();
             // Answers of two requests may cross.
-            if seen.as_ref().is_none_or(|seen| seen.revision <= view.state.revision) {
-                *seen = Some(view.state.clone());
+            if right.seen.as_ref().is_none_or(|seen| seen.revision <= view.state.revision) {
+                right.seen = Some(view.state.clone());
             }
         }
         match answer.result {
             Ok(()) => {
-                let view = answer.view.expect("a request that was done shows its group");
+                let state = answer.view.expect("a request that was done shows its group").state;
                 if !matches!(action, WitnessAction::Look | WitnessAction::Release { .. }) {
-                    let mut guard = self.guard.get();
-                    guard.grant(sent, view.state.fence, view.state.span);
-                    self.guard.set(guard);
-                    let is_acquired = matches!(action, WitnessAction::Acquire { .. });
-                    self.is_holder.set(self.is_holder.get() || is_acquired);
+                    right.guard.grant(sent, state.fence, state.span);
+                }
+                if matches!(action, WitnessAction::Acquire { .. }) {
+                    if !was_holder {
+                        right.took_whole = state.condition == WitnessCondition::InSync;
+                    }
+                    (right.is_holder, right.is_given_away) = (true, false);
                 }
                 Ok(())
             }
             Err(refusal) => {
                 if refusal == WitnessRefusal::NotHolder {
-                    self.give_up();
+                    right.give_up();
                 }
                 Err(refusal.into())
             }

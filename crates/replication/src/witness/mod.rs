@@ -5,12 +5,13 @@
 //!
 //! Reading order: [`lease`] (time at both ends), [`group`] (the decisions about one group), [`ledger`] (all
 //! groups, and a restart), [`codec`] and [`file`](mod@file) (the ledger on disk),
-//! [`message`] and [`session`] (the line), [`server`], [`client`], [`keeper`].
+//! [`message`] and [`session`] (the line), [`server`], [`client`], [`keeper`] and [`held_right`].
 
 pub mod client;
 pub mod codec;
 pub mod file;
 pub mod group;
+pub mod held_right;
 pub mod keeper;
 pub mod lease;
 pub mod ledger;

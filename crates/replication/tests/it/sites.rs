@@ -153,7 +153,7 @@ impl GroupRecords for KeptState {
 
 /// A site: a machine with two drives, and what it remembers of the group.
 pub struct Site {
-    pub node: SimNode,
+    pub node: Rc<SimNode>,
     number: u8,
     devices: Vec<Rc<SimDrive>>,
     pub kept: Rc<RefCell<GroupState>>,
@@ -163,7 +163,16 @@ pub struct Site {
 
 impl Site {
     pub fn new(simulation: &mut Simulation, number: u8, role: SiteRole) -> Rc<Self> {
-        let node = simulation.add_node(&format!("site{number}"));
+        let node = Rc::new(simulation.add_node(&format!("site{number}")));
+        Self::on(simulation, &node, (number, role))
+    }
+
+    /// Another pool of a site, on the same machine.
+    pub fn beside(&self, simulation: &mut Simulation, number: u8, role: SiteRole) -> Rc<Self> {
+        Self::on(simulation, &self.node, (number, role))
+    }
+
+    fn on(simulation: &mut Simulation, node: &Rc<SimNode>, (number, role): (u8, SiteRole)) -> Rc<Self> {
         let options = DriveOptions::new(ByteCount(320 * MIB));
         let devices: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
         devices.iter().for_each(|drive| node.attach(drive));
@@ -174,7 +183,7 @@ impl Site {
             ..GroupState::new_replica()
         };
         let kept = Rc::new(RefCell::new(state));
-        Rc::new(Self { node, number, devices, kept, has_locks: Cell::new(false) })
+        Rc::new(Self { node: Rc::clone(node), number, devices, kept, has_locks: Cell::new(false) })
     }
 
     pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {

@@ -1,15 +1,18 @@
 //! Two sites and a witness that live through everything without a person: lines that are cut, to the peer and to the
 //! witness, sites that crash, lose power or are paused, a witness that is away or starts again, planned failovers. Hosts ask
-//! either site, and what they see is one disk: no answer is ever lost, and no read is old.
+//! either site, and what they see is one disk: no answer is ever lost, and no read is old. The group lies in one pool of
+//! each site, or in two: then its registers lie in both pools in turn, lines of single parts are cut, too, and hosts that see
+//! one disk show that its parts always fit.
 
 use crate::{
+    seeds::{escaped, live_all, seeds},
     sites::{Line, Site, contents, line},
-    watched_sites::{HostCommand, SimWitness, WatchedSite},
+    watched_sites::{HostCommand, SimWitness, WatchedPart, WatchedSite},
 };
 use array::format::Fence;
 use replication::{
     connect::SiteRole,
-    planted::{ReplicationBug, with_replication_bug},
+    planted::ReplicationBug,
     session::{ReplicationMode, SessionState},
 };
 use std::{
@@ -40,41 +43,52 @@ struct Life {
     registers: Vec<Register>,
     answers: Cell<u64>,
     is_over: Cell<bool>,
-    line: RefCell<Option<Rc<Line>>>,
+    /// Of each part.
+    lines: RefCell<Vec<Option<Rc<Line>>>>,
     is_line_whole: Cell<bool>,
 }
 
 impl Life {
-    fn connect(&self, random: &mut Random) {
-        self.cut();
+    fn connect(&self, part: usize, random: &mut Random) {
+        self.cut(part);
         let (line, one, other) = line(&self.world, Duration::from_micros(random.below(3_000)));
         for (site, end) in self.sites.iter().zip([one, other]) {
             // A site that is down takes no line.
-            let _ = site.lines.borrow().send(end);
+            let _ = site.parts[part].lines.borrow().send(end);
         }
-        *self.line.borrow_mut() = Some(line);
+        self.lines.borrow_mut()[part] = Some(line);
     }
 
-    fn cut(&self) {
-        if let Some(line) = self.line.take() {
+    fn cut(&self, part: usize) {
+        if let Some(line) = self.lines.borrow_mut()[part].take() {
             line.cut();
         }
     }
 
+    fn parts(&self) -> usize {
+        self.sites[0].parts.len()
+    }
+
+    fn cut_all(&self) {
+        (0..self.parts()).for_each(|part| self.cut(part));
+    }
+
     /// Dials again and again while the line is whole, as the link does.
-    async fn keep_connected(self: Rc<Self>, mut random: Random) {
+    async fn keep_connected(self: Rc<Self>, part: usize, mut random: Random) {
         let mut since = self.world.now();
         loop {
             self.world.sleep(Duration::from_millis(100)).await;
-            let is_up = |site: &Rc<WatchedSite>| site.member().is_some() && !site.is_paused.get();
+            let is_up =
+                |site: &Rc<WatchedSite>| site.parts[part].member().is_some() && !site.is_paused.get();
             let is_joined = self.sites.iter().any(|site| {
-                site.primary()
+                site.parts[part]
+                    .primary()
                     .is_some_and(|group| !matches!(group.session().state(), SessionState::Connecting(_)))
             });
             let is_due = !is_joined && self.world.now().since(since) > Duration::from_millis(400);
             if self.is_line_whole.get() && is_due && self.sites.iter().all(is_up) {
                 since = self.world.now();
-                self.connect(&mut random);
+                self.connect(part, &mut random);
             }
         }
     }
@@ -111,7 +125,8 @@ impl Life {
     }
 
     fn describe(&self) -> String {
-        let all = self.sites.iter().map(|site| match (site.primary(), site.secondary.borrow().clone()) {
+        let parts = self.sites.iter().flat_map(|site| &site.parts);
+        let all = parts.map(|part| match (part.primary(), part.secondary.borrow().clone()) {
             (Some(group), _) => format!(
                 "primary, serves {}, {:?} {:?} {:?}\n",
                 group.serves(),
@@ -136,21 +151,21 @@ impl Life {
         let lasts = Duration::from_millis(random.below(9_000));
         match random.below(3) {
             0 => {
-                site.site.node.pause();
+                site.node().pause();
                 site.is_paused.set(true);
                 self.world.sleep(lasts).await;
                 site.is_paused.set(false);
-                site.site.node.resume();
+                site.node().resume();
             }
             kind => {
                 if kind == 1 {
-                    site.site.node.crash()
+                    site.node().crash()
                 } else {
-                    site.site.node.cut_power()
+                    site.node().cut_power()
                 }
                 site.note_crash();
                 if random.percent(50.0) {
-                    self.cut();
+                    self.cut_all();
                 }
                 self.world.sleep(lasts).await;
                 site.start(MODE);
@@ -166,13 +181,19 @@ impl Life {
         let mut answers = self.answers.get();
         for _ in 0..600 {
             self.world.sleep(Duration::from_millis(100)).await;
-            let is_whole = self.sites.iter().any(|site| {
-                site.primary().is_some_and(|group| {
+            let is_in_sync = |part: &WatchedPart| {
+                part.primary().is_some_and(|group| {
                     let session = group.session();
-                    session.state() == SessionState::Streaming && session.is_in_sync() && group.serves()
+                    session.state() == SessionState::Streaming
+                        && session.is_in_sync()
+                        && group.serves()
+                        && group.is_together()
                 })
-            });
-            if is_whole && self.sites.iter().any(|site| site.secondary.borrow().is_some()) {
+            };
+            let is_whole = self.sites.iter().any(|site| site.serves() && site.parts.iter().all(is_in_sync));
+            let follows =
+                |site: &Rc<WatchedSite>| site.parts.iter().all(|part| part.secondary.borrow().is_some());
+            if is_whole && self.sites.iter().any(follows) {
                 if self.answers.get() > answers + 8 {
                     return;
                 }
@@ -185,10 +206,10 @@ impl Life {
 }
 
 /// The number of takeovers without a person.
-async fn life(world: World, sites: [Rc<Site>; 2]) -> u32 {
+async fn life(world: World, sites: [Vec<Rc<Site>>; 2]) -> u32 {
     let mut random = world.random("the life");
     let witness = SimWitness::new(&world);
-    for site in &sites {
+    for site in sites.iter().flatten() {
         let (made, (done, finished)) = (Rc::clone(site), tokio::sync::oneshot::channel());
         site.node.start(|world| async move {
             made.make(&world).await;
@@ -200,16 +221,19 @@ async fn life(world: World, sites: [Rc<Site>; 2]) -> u32 {
     let sites = WatchedSite::both(sites, &witness);
     let all = Rc::new(Life {
         world: world.clone(),
-        sites,
         witness,
         registers: (0..REGISTERS).map(|_| Register::default()).collect(),
         answers: Cell::new(0),
         is_over: Cell::new(false),
-        line: RefCell::default(),
+        lines: RefCell::new(vec![None; sites[0].parts.len()]),
         is_line_whole: Cell::new(true),
+        sites,
     });
     all.sites.iter().for_each(|site| site.start(MODE));
-    drop(world.spawn("link", Rc::clone(&all).keep_connected(world.random("link"))));
+    for part in 0..all.parts() {
+        let random = world.random(if part == 0 { "link" } else { "the other link" });
+        drop(world.spawn("link", Rc::clone(&all).keep_connected(part, random)));
+    }
     for register in 0..REGISTERS {
         for host in 0..3 {
             let random = world.random(&format!("host {register} {host}"));
@@ -222,8 +246,12 @@ async fn life(world: World, sites: [Rc<Site>; 2]) -> u32 {
         match random.below(10) {
             0..4 => all.accident(&mut random).await,
             4 | 5 => {
-                all.is_line_whole.set(false);
-                all.cut();
+                let one = (all.parts() > 1 && random.percent(50.0)).then(|| random.below(2) as usize);
+                all.is_line_whole.set(one.is_some());
+                match one {
+                    Some(part) => all.cut(part),
+                    None => all.cut_all(),
+                }
                 world.sleep(Duration::from_millis(random.below(6_000))).await;
                 all.is_line_whole.set(true);
             }
@@ -240,42 +268,61 @@ async fn life(world: World, sites: [Rc<Site>; 2]) -> u32 {
             _ => all
                 .sites
                 .iter()
-                .filter(|site| site.primary().is_some())
-                .for_each(|site| site.hands_over.set(true)),
+                .filter(|site| site.parts.iter().all(|part| part.primary().is_some()))
+                .flat_map(|site| &site.parts)
+                .for_each(|part| part.hands_over.set(true)),
         }
     }
     all.heal().await;
     all.is_over.set(true);
     world.sleep(Duration::from_secs(1)).await;
-    let pools = all.sites.each_ref().map(|site| Rc::clone(site.member().unwrap().pool()));
-    assert_eq!(contents(&pools[0]).await, contents(&pools[1]).await, "both sides are alike");
+    for part in 0..all.parts() {
+        let pools =
+            all.sites.each_ref().map(|site| Rc::clone(site.parts[part].member().unwrap().pool()));
+        assert!(contents(&pools[0]).await == contents(&pools[1]).await, "part {part}: both sides are alike");
+    }
     all.sites.iter().map(|site| site.takeovers.get()).sum()
 }
 
-fn live(seed: u64) -> u32 {
+fn live(seed: u64, has_parts: bool) -> u32 {
     let mut simulation = Simulation::new(seed);
-    let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
-        .map(|(n, role)| Site::new(&mut simulation, n, role));
-    assert_eq!(sites[0].kept.borrow().fence, Fence(1));
+    let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)].map(|(n, role)| {
+        let first = Site::new(&mut simulation, n, role);
+        let second = has_parts.then(|| first.beside(&mut simulation, n + 2, role));
+        [first].into_iter().chain(second).collect::<Vec<_>>()
+    });
+    assert_eq!(sites[0][0].kept.borrow().fence, Fence(1));
     simulation.run(SimLimits::generous(), |world| life(world, sites)).completed()
+}
+
+/// Lives the seeds, and sees that enough of them had takeovers to show anything.
+fn live_all_with_takeovers(seeds: std::ops::Range<u64>, has_parts: bool) {
+    let (takeovers, count) = (Cell::new(0), seeds.end - seeds.start);
+    live_all(seeds, |seed| takeovers.set(takeovers.get() + live(seed, has_parts)));
+    let takeovers = takeovers.get();
+    println!("{takeovers} takeovers");
+    assert!(count < 12 || takeovers >= 4, "{takeovers} takeovers are too few to show anything");
 }
 
 #[test]
 fn two_sites_with_a_witness_are_one_disk_whatever_happens() {
-    let seeds = match std::env::var("SPINDLE_SEED") {
-        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
-        Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { 2_000 } else { 5 },
-    };
-    let mut takeovers = 0;
-    for seed in seeds.clone() {
-        println!("SPINDLE_SEED={seed}");
-        takeovers += live(seed);
+    live_all_with_takeovers(seeds(5, 2_000), false);
+}
+
+#[test]
+fn parts_of_a_group_with_a_witness_are_one_disk_whatever_happens() {
+    live_all_with_takeovers(seeds(4, 2_000), true);
+}
+
+#[test]
+fn mistakes_of_parts_that_take_over_are_noticed() {
+    for (bug, seed) in ReplicationBug::OF_JOINT_TAKEOVERS {
+        // A change of the flows may make another seed show it.
+        if !escaped([bug], seed..seed + 1, |seed| _ = live(seed, true)).is_empty() {
+            println!("warning: the table is out of date: seed {seed} shows {bug:?} no more");
+            assert_eq!(escaped([bug], 0..400, |seed| _ = live(seed, true)), []);
+        }
     }
-    println!("{takeovers} takeovers");
-    assert!(
-        seeds.end - seeds.start < 12 || takeovers >= 4,
-        "{takeovers} takeovers are too few to show anything"
-    );
 }
 
 #[test]
@@ -283,27 +330,15 @@ fn planted_bugs_of_takeovers_are_noticed() {
     if !crate::is_full_run("planted bugs of takeovers are of") {
         return;
     }
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut escaped = Vec::new();
-    let is_full = std::env::var_os("SPINDLE_FULL").is_some();
-    // That takes hundreds of lives.
-    let is_quick = |bug: &ReplicationBug| is_full || *bug != ReplicationBug::PromiseBroken;
-    for bug in ReplicationBug::OF_TAKEOVERS.into_iter().filter(is_quick) {
-        let is_noticed =
-            |seed| with_replication_bug(bug, || std::panic::catch_unwind(|| live(seed)).is_err());
-        // Each begins near a seed that shows it.
+    let mut all_escaped = Vec::new();
+    for bug in ReplicationBug::OF_TAKEOVERS {
+        // Each begins near a seed that shows it; one takes hundreds of lives.
         let first = match bug {
             ReplicationBug::ReadWithoutRight => 180,
             ReplicationBug::PromiseBroken => 0,
             _ => 50,
         };
-        let count = if is_full { 400 } else { 60 };
-        match (first..first + count).find(|&seed| is_noticed(seed)) {
-            Some(seed) => println!("{bug:?}: seed {seed}"),
-            None => escaped.push(bug),
-        }
+        all_escaped.extend(escaped([bug], first..first + 400, |seed| _ = live(seed, false)));
     }
-    std::panic::set_hook(hook);
-    assert!(escaped.is_empty(), "{escaped:?} escaped");
+    assert!(all_escaped.is_empty(), "{all_escaped:?} escaped");
 }

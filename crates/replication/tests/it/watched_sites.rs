@@ -9,6 +9,7 @@ use array::{
 use futures_util::future::{Either, select};
 use replication::{
     connect::SiteRole,
+    joint_group::JointGroup,
     member::GroupMember,
     primary::{PrimaryEnd, PrimaryGroup},
     secondary::{SecondaryEnd, SecondaryGroup},
@@ -30,7 +31,9 @@ use tokio::sync::{
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     oneshot,
 };
-use world::{BlockDevice, Buffer, ByteOffset, LocalFuture, Random, Stability, World, with_deadline};
+use world::{
+    BlockDevice, Buffer, ByteOffset, LocalFuture, Random, Stability, World, sim::SimNode, with_deadline,
+};
 
 /// A client gives up.
 const ATTEMPT_MAX: Duration = Duration::from_millis(500);
@@ -116,7 +119,7 @@ impl WitnessStore for SiteWitness {
     }
 }
 
-/// A command of a host on one register: a block of the first volume.
+/// A command of a host on one register: a block of the first volume of a part.
 pub enum HostCommand {
     Write(u64, u64),
     Read(u64),
@@ -125,92 +128,160 @@ pub enum HostCommand {
 /// A command, and the way of its answer: the value that was read, 0 of a write; `None` for an error.
 type HostRequest = (HostCommand, oneshot::Sender<Option<u64>>);
 
-/// A site with its owner.
+/// A site with its owner: a machine with a pool, or two with a part of the group each.
 pub struct WatchedSite {
-    pub site: Rc<Site>,
+    pub parts: Vec<WatchedPart>,
     index: usize,
     witness: Rc<SimWitness>,
-    pub lines: RefCell<UnboundedSender<LineEnd>>,
-    primary: RefCell<Option<Rc<PrimaryGroup>>>,
-    pub secondary: RefCell<Option<Rc<SecondaryGroup>>>,
-    requests: RefCell<UnboundedSender<HostRequest>>,
-    /// Takeovers without a person.
+    joint: RefCell<Option<Arc<JointGroup>>>,
+    /// Takeovers without a person, each part for itself.
     pub takeovers: Cell<u32>,
-    pub hands_over: Cell<bool>,
     /// Nobody gets a connection to it.
     pub is_paused: Cell<bool>,
 }
 
+/// A part of the group, or all of it.
+pub struct WatchedPart {
+    pub site: Rc<Site>,
+    index: usize,
+    pub lines: RefCell<UnboundedSender<LineEnd>>,
+    primary: RefCell<Option<Rc<PrimaryGroup>>>,
+    pub secondary: RefCell<Option<Rc<SecondaryGroup>>>,
+    requests: RefCell<UnboundedSender<HostRequest>>,
+    pub hands_over: Cell<bool>,
+}
+
+impl WatchedPart {
+    pub fn primary(&self) -> Option<Rc<PrimaryGroup>> {
+        self.primary.borrow().clone()
+    }
+
+    pub fn member(&self) -> Option<Rc<GroupMember>> {
+        let primary = self.primary.borrow().as_ref().map(|group| Rc::clone(group.member()));
+        primary.or_else(|| self.secondary.borrow().as_ref().map(|group| Rc::clone(group.member())))
+    }
+}
+
 impl WatchedSite {
-    pub fn both(sites: [Rc<Site>; 2], witness: &Rc<SimWitness>) -> [Rc<Self>; 2] {
+    /// Both sites, of which each has the same number of pools on one machine.
+    pub fn both(sites: [Vec<Rc<Site>>; 2], witness: &Rc<SimWitness>) -> [Rc<Self>; 2] {
         let mut index = 0..;
-        sites.map(|site| {
-            Rc::new(Self {
+        sites.map(|parts| {
+            let part = |(index, site)| WatchedPart {
                 site,
-                index: index.next().expect("it has no end"),
-                witness: Rc::clone(witness),
+                index,
                 lines: RefCell::new(unbounded_channel().0),
                 primary: RefCell::default(),
                 secondary: RefCell::default(),
                 requests: RefCell::new(unbounded_channel().0),
-                takeovers: Cell::new(0),
                 hands_over: Cell::new(false),
+            };
+            Rc::new(Self {
+                parts: parts.into_iter().enumerate().map(part).collect(),
+                index: index.next().expect("it has no end"),
+                witness: Rc::clone(witness),
+                joint: RefCell::default(),
+                takeovers: Cell::new(0),
                 is_paused: Cell::new(false),
             })
         })
     }
 
-    pub fn primary(&self) -> Option<Rc<PrimaryGroup>> {
-        self.primary.borrow().clone()
+    pub fn node(&self) -> &SimNode {
+        &self.parts[0].site.node
+    }
+
+    /// All parts are primary, and hosts may use them.
+    pub fn serves(&self) -> bool {
+        let all = self.parts.iter().all(|part| part.primary().is_some_and(|group| group.serves()));
+        all && self.joint.borrow().as_ref().is_none_or(|joint| joint.all_serve())
     }
 
     /// Forgets what its process had.
     pub fn note_crash(&self) {
-        self.primary.take();
-        self.secondary.take();
-        self.hands_over.set(false);
-        *self.requests.borrow_mut() = unbounded_channel().0;
+        for part in &self.parts {
+            part.primary.take();
+            part.secondary.take();
+            part.hands_over.set(false);
+            *part.requests.borrow_mut() = unbounded_channel().0;
+        }
     }
 
     pub fn start(self: &Rc<Self>, mode: ReplicationMode) {
-        let (lines, taken) = unbounded_channel();
-        *self.lines.borrow_mut() = lines;
+        let has_parts = self.parts.len() > 1;
+        *self.joint.borrow_mut() = has_parts.then(|| JointGroup::new(self.parts.len()));
+        let mut lines = Vec::new();
+        for part in &self.parts {
+            let (given, taken) = unbounded_channel();
+            *part.lines.borrow_mut() = given;
+            lines.push(taken);
+        }
         let own = Rc::clone(self);
-        self.site.node.start(move |world| async move { own.live(world, mode, taken).await });
+        self.node().start(move |world| async move {
+            let mut parts = lines.into_iter().enumerate();
+            let (first, lines) = parts.next().expect("a group has a part");
+            for (part, lines) in parts {
+                let (own, world_of) = (Rc::clone(&own), world.clone());
+                drop(world.spawn("a part", async move { own.live(world_of, (part, mode), lines).await }));
+            }
+            own.live(world, (first, mode), lines).await;
+        });
     }
 
-    /// Gives a command to this site.
+    /// Gives a command to this site: registers lie in its parts in turn.
     pub async fn ask(&self, clock: &World, command: HostCommand) -> Option<u64> {
         let (tell, answer) = oneshot::channel();
-        let _ = self.requests.borrow().send((command, tell));
+        let parts = self.parts.len() as u64;
+        let (HostCommand::Write(register, _) | HostCommand::Read(register)) = command;
+        let _ = self.parts[(register % parts) as usize].requests.borrow().send((command, tell));
         // The host gives the disk up.
         with_deadline(clock.sleep(Duration::from_secs(20)), answer).await?.ok()?
     }
 
-    async fn live(&self, world: World, mode: ReplicationMode, mut lines: UnboundedReceiver<LineEnd>) {
-        let member = self.site.open_member(&world).await;
+    fn keeper(&self, world: &World, part: usize) -> Rc<LeaseKeeper> {
         let ids = [SiteId([1; 16]), SiteId([2; 16])];
         let store = SiteWitness { world: world.clone(), witness: Rc::clone(&self.witness), site: self.index };
-        let of_sites = (ids[self.index], ids[1 - self.index]);
-        member.use_witness(LeaseKeeper::new(&world, Rc::new(store), GroupId(GROUP.0), of_sites));
+        let (store, of_sites) = (Rc::new(store), (ids[self.index], ids[1 - self.index]));
+        match &*self.joint.borrow() {
+            Some(joint) => {
+                let right = Arc::clone(joint.right());
+                LeaseKeeper::of_part(world, store, GroupId(GROUP.0), of_sites, (right, part))
+            }
+            None => LeaseKeeper::new(world, store, GroupId(GROUP.0), of_sites),
+        }
+    }
+
+    async fn live(
+        &self,
+        world: World,
+        (index, mode): (usize, ReplicationMode),
+        mut lines: UnboundedReceiver<LineEnd>,
+    ) {
+        let part = &self.parts[index];
+        let member = part.site.open_member(&world).await;
+        member.use_witness(self.keeper(&world, index));
+        if let Some(joint) = &*self.joint.borrow() {
+            member.use_joint(Arc::clone(joint), index);
+        }
+        member.end_going_back().await.unwrap();
         let (mut has, mut returned) = (member.position_after_opening().unwrap(), true);
         loop {
             (has, returned) = match member.state().role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returned), has);
-                    *self.primary.borrow_mut() = Some(Rc::clone(&group));
-                    self.begin_serving(&world, &group);
-                    let next = self.lead(&world, &group, &mut lines).await;
-                    self.primary.take();
+                    *part.primary.borrow_mut() = Some(Rc::clone(&group));
+                    self.begin_serving(&world, part, &group);
+                    let next = self.lead(&world, (part, &group), &mut lines).await;
+                    part.primary.take();
                     group.refuse_hosts();
                     group.end();
                     next
                 }
                 SiteRole::Secondary => {
                     let group = Rc::new(SecondaryGroup::new(&world, &member, (has, returned)));
-                    *self.secondary.borrow_mut() = Some(Rc::clone(&group));
+                    *part.secondary.borrow_mut() = Some(Rc::clone(&group));
                     self.follow(&world, &group, &mut lines).await;
-                    self.secondary.take();
+                    part.secondary.take();
                     (group.has(), false)
                 }
             };
@@ -218,17 +289,18 @@ impl WatchedSite {
     }
 
     /// Takes commands of hosts as long as the group serves.
-    fn begin_serving(&self, world: &World, group: &Rc<PrimaryGroup>) {
+    fn begin_serving(&self, world: &World, part: &WatchedPart, group: &Rc<PrimaryGroup>) {
         let (requests, mut taken) = unbounded_channel::<HostRequest>();
-        *self.requests.borrow_mut() = requests;
-        let (own, group) = (world.clone(), Rc::clone(group));
+        *part.requests.borrow_mut() = requests;
+        let (own, group, joint) = (world.clone(), Rc::clone(group), self.joint.borrow().clone());
+        let parts = self.parts.len() as u64;
         drop(world.spawn("hosts", async move {
             while let Some((command, tell)) = taken.recv().await {
-                let is_there = group.serves();
+                let is_there = group.serves() && joint.as_ref().is_none_or(|joint| joint.all_serve());
                 let volumes = volumes_of(group.member().pool());
                 let device = VolumeDevice(Rc::clone(&volumes[0]));
                 drop(own.spawn("a command", async move {
-                    let done = if is_there { execute(&device, command).await } else { None };
+                    let done = if is_there { execute(&device, parts, command).await } else { None };
                     let _ = tell.send(done);
                 }));
             }
@@ -238,7 +310,7 @@ impl WatchedSite {
     async fn lead(
         &self,
         world: &World,
-        group: &Rc<PrimaryGroup>,
+        (part, group): (&WatchedPart, &Rc<PrimaryGroup>),
         lines: &mut UnboundedReceiver<LineEnd>,
     ) -> (array::format::Stamp, bool) {
         loop {
@@ -255,13 +327,13 @@ impl WatchedSite {
             };
             let line = line.expect("the test keeps it");
             let run = Box::pin(group.run(&line));
-            let end = match select(run, Box::pin(self.hand_over(world, group))).await {
+            let end = match select(run, Box::pin(self.hand_over(world, (part, group)))).await {
                 Either::Left((end, _)) => end,
                 Either::Right((never, _)) => match never {},
             };
             let has = group.session().has().stamps()[0];
             match end {
-                PrimaryEnd::Channel(_) => self.hands_over.set(false),
+                PrimaryEnd::Channel(_) => part.hands_over.set(false),
                 PrimaryEnd::HandedOver { has, .. } => return (has, false),
                 PrimaryEnd::Fetched(fetched) => return (fetched, true),
                 PrimaryEnd::StoodDown => return (has, true),
@@ -270,13 +342,22 @@ impl WatchedSite {
         }
     }
 
-    async fn hand_over(&self, world: &World, group: &Rc<PrimaryGroup>) -> std::convert::Infallible {
+    /// Hands a part over when it is asked to, once those before it are at the other site.
+    async fn hand_over(
+        &self,
+        world: &World,
+        (part, group): (&WatchedPart, &Rc<PrimaryGroup>),
+    ) -> std::convert::Infallible {
         loop {
-            while !self.hands_over.get() {
+            let is_due = || {
+                let before = &self.parts[..part.index];
+                part.hands_over.get() && before.iter().all(|other| other.primary().is_none())
+            };
+            while !is_due() {
                 world.sleep(Duration::from_millis(1)).await;
             }
             let _ = group.hand_over().await;
-            self.hands_over.set(false);
+            part.hands_over.set(false);
         }
     }
 
@@ -299,7 +380,10 @@ impl WatchedSite {
                     let mut epoch = [0; 16];
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     let fence = Fence(group.member().state().fence.0 + 1);
-                    group.promote(EpochId(epoch), fence).await.unwrap();
+                    match self.joint.borrow().is_some() {
+                        true => drop(group.promote_part(EpochId(epoch), fence).await.unwrap()),
+                        false => drop(group.promote(EpochId(epoch), fence).await.unwrap()),
+                    }
                     self.takeovers.set(self.takeovers.get() + 1);
                     return;
                 }
@@ -312,15 +396,10 @@ impl WatchedSite {
             }
         }
     }
-
-    pub fn member(&self) -> Option<Rc<GroupMember>> {
-        let primary = self.primary.borrow().as_ref().map(|group| Rc::clone(group.member()));
-        primary.or_else(|| self.secondary.borrow().as_ref().map(|group| Rc::clone(group.member())))
-    }
 }
 
-async fn execute(device: &VolumeDevice, command: HostCommand) -> Option<u64> {
-    let at = |register: u64| ByteOffset(register * BLOCK_BYTES as u64);
+async fn execute(device: &VolumeDevice, parts: u64, command: HostCommand) -> Option<u64> {
+    let at = |register: u64| ByteOffset(register / parts * BLOCK_BYTES as u64);
     match command {
         HostCommand::Write(register, value) => {
             let mut block = vec![0; BLOCK_BYTES];
