@@ -43,7 +43,7 @@ use world::{Moment, WallTime};
 /// Interval of looking for groups without a channel; also the pause before a group gets its next one.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Pause of a group that was refused since it is suspended, or the other pool is full.
-const SUSPENDED_PAUSE: Duration = Duration::from_secs(2);
+const SUSPENDED_PAUSE: Duration = Duration::from_millis(500);
 /// Interval of looking for groups that the other side never made.
 const OFFERS_LOOK: Duration = Duration::from_secs(5);
 /// Time for the other site to make replicas.
