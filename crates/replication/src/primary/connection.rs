@@ -152,7 +152,10 @@ impl PrimaryGroup {
             return Err(self.pass_over_cuts(channel, &agreement).await.into());
         }
         let fence = self.member.fence().max(agreement.theirs.fence);
-        if outcome.stands_down == Some(Side::Ours) {
+        // The other site took over while this one got back what it had lost: the rest of that comes to a secondary.
+        let follows = self.is_fetching() && agreement.theirs.role == SiteRole::Primary;
+        let stands_down = outcome.stands_down == Some(Side::Ours) || follows;
+        if stands_down {
             // The part that goes was never answered, or a person has to choose.
             let told = match (&outcome.finding, &outcome.common) {
                 (ConnectFinding::TailNeverAcknowledged(Side::Ours), Some(common)) => common.cut.stamps()[0],
@@ -173,7 +176,8 @@ impl PrimaryGroup {
         }
         self.session.borrow_mut().note_outcome(&noted, now);
         self.release();
-        if self.session.borrow().state() == SessionState::StoodDown {
+        // The witness may have said meanwhile that the other site has the right: then the session took no outcome.
+        if stands_down {
             return Err(PrimaryEnd::StoodDown);
         }
         match self.refuses_to_stream() {

@@ -59,7 +59,8 @@ impl SecondaryGroup {
     }
 
     /// As long as this side follows, and the witness names it, it gives the right to the primary: an acquisition whose
-    /// answer was lost, or a hand over that the witness did not hear of.
+    /// answer was lost, or hand overs that the witness did not hear of. One that is kept for this side is taken first: the
+    /// witness may know none of the epochs that the primary has.
     pub(super) async fn give_back_right(&self) -> Infallible {
         let Some(keeper) = self.member.keeper() else { return std::future::pending().await };
         loop {
@@ -72,7 +73,14 @@ impl SecondaryGroup {
                     && is_unused()
             };
             // Without an answer it is tried again.
-            if follows() && keeper.look().await.is_ok() && keeper.is_named() && follows() {
+            if !follows() || keeper.look().await.is_err() || !follows() {
+                continue;
+            }
+            let is_taken = match self.member.epoch().filter(|_| keeper.is_reserved()) {
+                Some(head) => keeper.acquire(head, false).await.is_ok(),
+                None => keeper.is_named(),
+            };
+            if is_taken && follows() {
                 let _ = keeper.release_unused().await;
             }
         }

@@ -143,11 +143,9 @@ impl LeaseKeeper {
         if self.seen().is_none() {
             self.look().await?;
         }
-        let is_reserved = |seen: &WitnessGroup| seen.holder.is_none() && seen.reserved == Some(self.site);
         let span = self.span;
         for attempt in 0.. {
-            let is_given = self.right.lock().seen.as_ref().is_some_and(is_reserved);
-            let by_person = is_alone || is_given && self.is_alone();
+            let by_person = is_alone || self.is_reserved() && self.is_alone();
             match self.ask(WitnessAction::Acquire { span, head, by_person }).await {
                 // Another one came between; its fence is known now.
                 Err(KeeperError::Refused(WitnessRefusal::Changed)) if attempt < 3 => {}
@@ -231,6 +229,12 @@ impl LeaseKeeper {
     /// True if the witness names this site, whether or not this process asked for it.
     pub fn is_named(&self) -> bool {
         self.right.lock().is_named(self.site)
+    }
+
+    /// True if the witness keeps the right for this site, and for no other.
+    pub fn is_reserved(&self) -> bool {
+        let right = self.right.lock();
+        right.seen.as_ref().is_some_and(|seen| seen.holder.is_none() && seen.reserved == Some(self.site))
     }
 
     /// True if the witness names the other site, or keeps the right for it.

@@ -45,7 +45,8 @@ struct Life {
     is_over: Cell<bool>,
     /// Of each part.
     lines: RefCell<Vec<Option<Rc<Line>>>>,
-    is_line_whole: Cell<bool>,
+    /// Of each part.
+    are_lines_whole: Vec<Cell<bool>>,
 }
 
 impl Life {
@@ -86,7 +87,7 @@ impl Life {
                     .is_some_and(|group| !matches!(group.session().state(), SessionState::Connecting(_)))
             });
             let is_due = !is_joined && self.world.now().since(since) > Duration::from_millis(400);
-            if self.is_line_whole.get() && is_due && self.sites.iter().all(is_up) {
+            if self.are_lines_whole[part].get() && is_due && self.sites.iter().all(is_up) {
                 since = self.world.now();
                 self.connect(part, &mut random);
             }
@@ -175,7 +176,7 @@ impl Life {
 
     /// Heals everything, and waits until hosts are served and both sides are alike.
     async fn heal(&self) {
-        self.is_line_whole.set(true);
+        self.are_lines_whole.iter().for_each(|is_whole| is_whole.set(true));
         self.witness.is_up.set(true);
         self.witness.is_reached.iter().for_each(|is_reached| is_reached.set(true));
         let mut answers = self.answers.get();
@@ -226,7 +227,7 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2]) -> u32 {
         answers: Cell::new(0),
         is_over: Cell::new(false),
         lines: RefCell::new(vec![None; sites[0].parts.len()]),
-        is_line_whole: Cell::new(true),
+        are_lines_whole: sites[0].parts.iter().map(|_| Cell::new(true)).collect(),
         sites,
     });
     all.sites.iter().for_each(|site| site.start(MODE));
@@ -247,13 +248,17 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2]) -> u32 {
             0..4 => all.accident(&mut random).await,
             4 | 5 => {
                 let one = (all.parts() > 1 && random.percent(50.0)).then(|| random.below(2) as usize);
-                all.is_line_whole.set(one.is_some());
-                match one {
-                    Some(part) => all.cut(part),
-                    None => all.cut_all(),
-                }
+                let parts = one.map_or(0..all.parts(), |part| part..part + 1);
+                parts.clone().for_each(|part| {
+                    all.are_lines_whole[part].set(false);
+                    all.cut(part);
+                });
                 world.sleep(Duration::from_millis(random.below(6_000))).await;
-                all.is_line_whole.set(true);
+                if one.is_some() && random.percent(50.0) {
+                    // While one part went on alone, and the other one need not have.
+                    all.accident(&mut random).await;
+                }
+                parts.for_each(|part| all.are_lines_whole[part].set(true));
             }
             6 => {
                 let reached = &all.witness.is_reached[random.below(2) as usize];
