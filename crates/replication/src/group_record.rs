@@ -37,6 +37,8 @@ const VERSION_WITH_PLAN: u16 = 3;
 const VERSION_OF_PART: u16 = 4;
 /// Version of the record of a group that holds locked snapshots; a part of a group or a whole one.
 const VERSION_WITH_HELD: u16 = 5;
+/// Version of the record of a part of a group with a witness: programs that know less would have each part ask for itself.
+const VERSION_OF_WATCHED_PART: u16 = 6;
 /// Addresses of a witness.
 pub const WITNESS_ADDRESSES_MAX: usize = 8;
 /// Bytes of an address.
@@ -86,7 +88,6 @@ impl GroupSettings {
                 matches!(self.mode, ReplicationMode::Sync { .. }),
                 "a group of several pools that is not in sync",
             ),
-            (self.auto.is_none(), "a witness of a group of several pools"),
         ];
         rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what))
     }
@@ -115,7 +116,7 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error("the record has version {0}, and this program knows up to {VERSION_WITH_HELD}: use a newer one")]
+    #[error("the record has version {0}, and this program knows up to {VERSION_OF_WATCHED_PART}: use a newer one")]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -158,14 +159,14 @@ impl GroupRecord {
             write_plan(writer, state.merge);
             write_forks(writer, &state.forks);
         }
-        if version == VERSION_WITH_HELD {
+        if version >= VERSION_WITH_HELD {
             writer.u8(settings.joint.is_some().into());
         }
         if let Some(part) = settings.joint {
             writer.bytes(&part.whole.0).u8(part.index).u8(part.parts);
             write_progress(writer, &state.joint);
         }
-        if version == VERSION_WITH_HELD {
+        if version >= VERSION_WITH_HELD {
             write_held(writer, &state.held);
         }
         bytes.0
@@ -176,6 +177,7 @@ impl GroupRecord {
         let Self { settings, state, .. } = self;
         let has_plan = state.suspension.is_some() || state.merge != MergePlan::default();
         match has_plan || !state.forks.is_empty() {
+            _ if settings.joint.is_some() && settings.auto.is_some() => VERSION_OF_WATCHED_PART,
             _ if !state.held.is_empty() => VERSION_WITH_HELD,
             _ if settings.joint.is_some() => VERSION_OF_PART,
             true => VERSION_WITH_PLAN,
@@ -194,7 +196,7 @@ impl GroupRecord {
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
         let version = reader.u16()?;
-        if !(VERSION..=VERSION_WITH_HELD).contains(&version) {
+        if !(VERSION..=VERSION_OF_WATCHED_PART).contains(&version) {
             return Err(GroupRecordError::Version(version));
         }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
@@ -229,12 +231,12 @@ impl GroupRecord {
             (state.suspension, state.merge) = (read_suspension(&mut reader)?, read_plan(&mut reader)?);
             state.forks = read_forks(&mut reader)?;
         }
-        if version == VERSION_OF_PART || version == VERSION_WITH_HELD && reader.flag()? {
+        if version == VERSION_OF_PART || version >= VERSION_WITH_HELD && reader.flag()? {
             let whole = GroupId(reader.array()?);
             settings.joint = Some(JointPart { whole, index: reader.u8()?, parts: reader.u8()? });
             state.joint = read_progress(&mut reader)?;
         }
-        if version == VERSION_WITH_HELD {
+        if version >= VERSION_WITH_HELD {
             state.held = read_held(&mut reader)?;
         }
         let record = Self { group, settings, state };
@@ -396,7 +398,7 @@ fn write_held(writer: &mut BodyWriter, held: &[HeldSnapshot]) {
 
 fn read_held(reader: &mut BodyReader<'_>) -> Result<Vec<HeldSnapshot>, FrameError> {
     let count = reader.u16()?;
-    if !(1..=HELD_SNAPSHOTS_MAX).contains(&usize::from(count)) {
+    if usize::from(count) > HELD_SNAPSHOTS_MAX {
         return Err(reader.fault(FrameFault::Value("the number of held snapshots")));
     }
     let mut held = || Ok(HeldSnapshot { snapshot: SnapshotId(reader.array()?), since_unix_s: reader.u64()? });

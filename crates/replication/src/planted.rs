@@ -148,7 +148,7 @@ impl ReplicationBug {
         [(Self::ClonedAtOwnMoment, 17), (Self::CutWithoutHold, 3), (Self::ClonedApart, 15)];
 
     /// Bugs of such groups with a witness, each with a seed of a life that shows it.
-    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 2] = [(Self::TakenByParts, 0), (Self::SyncOfOnePart, 0)];
+    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 2] = [(Self::TakenByParts, 1), (Self::SyncOfOnePart, 83)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];

@@ -134,8 +134,12 @@ fn kill_the_primary(program: &Path, round: u64) -> Duration {
     let by = |site: &Site, options: &str, lengths| {
         fio((&site.bench, program), &Endpoint::Socket(site.bench.path("socket")), options, lengths)
     };
+    let sent = || boston.row()["sent_bytes"].as_u64().unwrap();
+    let before = sent();
     let mut writing = by(&boston, "do_verify=0", [PART; JOBS as usize]).spawn().unwrap();
     thread::sleep(Duration::from_millis(800 + round * 97 % 700));
+    // The view is a second old at most.
+    until("fio has written enough to look at", || sent() > before + 100 * BLOCK);
     boston.kill();
     let killed = Instant::now();
     until("fio hears of it", || writing.try_wait().unwrap().is_some());
