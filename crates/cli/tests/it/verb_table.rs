@@ -332,6 +332,7 @@ const OTHER_OPERATIONS: &[(&str, &str)] = &[
     ("GET /volumes/{volume}", "all verbs find their volume by it"),
     ("GET /groups/{group}", "for programs; verbs list all groups"),
     ("GET /dr/groups/{group}", "for programs; verbs list all groups"),
+    ("GET /dr/groups/{group}/rehearsals", "clones under way, for the console; `dr status` says since when"),
     ("GET /reports", "for the console and for programs: a report is shown to people"),
     ("GET /reports/{report}", "for the console and for programs: a report is shown to people"),
     ("DELETE /reports/{report}", "for the console and for programs"),

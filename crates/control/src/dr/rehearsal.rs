@@ -40,6 +40,8 @@ pub(crate) struct NewRehearsal {
     pub at_most: Duration,
     /// A kept state, instead of the newest one.
     pub at: Option<KeptState>,
+    /// Everything that hosts were answered until then is in the newest one, as far as that is known.
+    pub complete_until: Option<WallTime>,
 }
 
 /// A rehearsal that is under way.
@@ -52,6 +54,11 @@ pub struct RehearsalView {
     pub is_merging: bool,
     /// The clones are as of this state, which is kept.
     pub state: Option<KeptState>,
+    /// Everything that hosts were answered until then is in the clones, as far as that is known.
+    pub complete_until: Option<WallTime>,
+    /// The times of its end, as in [`NewRehearsal`].
+    pub idle: Duration,
+    pub at_most: Duration,
     pub clones: Vec<RehearsedVolume>,
 }
 
@@ -202,6 +209,10 @@ impl PoolRehearsals {
         });
         let view = RehearsalView {
             state,
+            // A state of before lacks what came since.
+            complete_until: new.complete_until.filter(|_| new.at.is_none()),
+            idle: new.idle,
+            at_most: new.at_most,
             group: new.group,
             rehearsal: new.rehearsal,
             began: served.world.wall(),

@@ -38,7 +38,7 @@ use replication::secondary::KeptState;
 use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serving::uuid::parse_uuid;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 use world::{Address, real::host_files};
 
@@ -83,6 +83,10 @@ pub struct RehearsalRow {
     pub group: String,
     pub name: String,
     pub began: String,
+    /// Seconds without a client of any clone, after which all are deleted.
+    pub idle_s: u64,
+    /// The clones are deleted then, although clients use them.
+    pub ends_at: String,
     /// The group gets what it lacks at the moment: the clones are as of before.
     pub is_merging: bool,
     /// The kept state that the clones are as of: if this passes, it is proven.
@@ -166,14 +170,7 @@ pub(super) async fn begin(
         let next = format!("'spindle failover {}' gathers them", view.name);
         return Err(refused(problem, next));
     }
-    let Some((mut address, is_encrypted)) = api.site.look().nbd.clone() else {
-        let problem = "the clones of a rehearsal are served over NBD, and this server serves none".to_owned();
-        return Err(refused(problem, "add ⟨nbd⟩ to [serve] in its site file".to_owned()));
-    };
-    if let Address::Unix(socket) = &mut address {
-        // Its clients are in other folders than this server.
-        *socket = host_files::canonical(socket).unwrap_or_else(|_| socket.clone());
-    }
+    let nbd = nbd_address(&api)?;
     check_names(&api, &view, identity.uuid)?;
     let at = match at {
         Some(meant) => Some(kept_state(&api, &parts, &meant).await?),
@@ -188,31 +185,92 @@ pub(super) async fn begin(
         };
         shown(&api, pool, is_served).await;
     }
-    let uri = |export: &str| uri_of(&address, is_encrypted, export);
-    let clone = |pool: &PoolHandle, one: &RehearsedVolume| RehearsalCloneRow {
-        pool: pool.name.clone(),
-        volume: one.name.clone(),
-        clone: one.clone_name.clone(),
-        bytes: one.bytes,
-        uri: uri(&one.export),
-    };
-    let complete_until = parts.iter().map(|(_, part)| part.complete_until.map(|(time, _)| time.seconds));
-    let complete_until: Option<Vec<i64>> = complete_until.collect();
-    let row = RehearsalRow {
-        rehearsal: VolumeId(begun[0].rehearsal).to_string(),
-        group,
-        name: view.name,
-        began: utc_time(begun[0].began.seconds),
-        is_merging: begun.iter().any(|part| part.is_merging),
-        state: state_of(&begun).map(|state| state.name.clone()),
-        complete_until: complete_until.into_iter().flatten().min().map(utc_time),
-        clones: parts
-            .iter()
-            .zip(&begun)
-            .flat_map(|((pool, _), part)| part.clones.iter().map(|one| clone(pool, one)))
-            .collect(),
-    };
+    let begun: Vec<(PoolHandle, RehearsalView)> =
+        parts.into_iter().map(|(pool, _)| pool).zip(begun).collect();
+    let row = RehearsalRow::of((group, view.name), &begun, &nbd);
     Ok((StatusCode::CREATED, Json(row)).into_response())
+}
+
+/// Lists the rehearsal of a group that is under way here, with its clones; an empty list if there is none.
+#[utoipa::path(get, path = "/v1/dr/groups/{group}/rehearsals", tag = "dr", params(("group" = String, Path, description = "UUID")),
+    responses((status = 200, description = "The rehearsal that is under way", body = Vec<RehearsalRow>), (status = "default", response = ApiProblem)))]
+pub(super) async fn list(
+    State(api): State<ApiState>,
+    caller: Caller,
+    Path(group): Path<String>,
+) -> Result<Json<Vec<RehearsalRow>>, ApiProblem> {
+    caller.need(CallerRole::Read)?;
+    let (pool, view) = group_of(&api, &caller, &group)?;
+    let name = view.name.clone();
+    let under_way = under_way(&parts_of(&api, &caller, (pool, view)));
+    let ids: BTreeSet<[u8; 16]> = under_way.iter().map(|(_, one)| one.rehearsal).collect();
+    let mut rows = Vec::new();
+    for id in ids {
+        let nbd = nbd_address(&api)?;
+        let parts: Vec<_> = under_way.iter().filter(|(_, one)| one.rehearsal == id).cloned().collect();
+        rows.push(RehearsalRow::of((group.clone(), name.clone()), &parts, &nbd));
+    }
+    Ok(Json(rows))
+}
+
+/// The parts of a group that are being rehearsed, as their pools have shown them last.
+fn under_way(parts: &[(PoolHandle, DrGroupView)]) -> Vec<(PoolHandle, RehearsalView)> {
+    let of_part = |(pool, part): &(PoolHandle, DrGroupView)| {
+        let last = pool.last_view();
+        let one = last.rehearsals.iter().find(|one| one.group == part.group).cloned();
+        one.map(|one| (pool.clone(), one))
+    };
+    parts.iter().filter_map(of_part).collect()
+}
+
+/// The address at which clones are served, and whether over TLS.
+fn nbd_address(api: &ApiState) -> Result<(Address, bool), ApiProblem> {
+    let Some((mut address, is_encrypted)) = api.site.look().nbd.clone() else {
+        let problem = "the clones of a rehearsal are served over NBD, and this server serves none".to_owned();
+        let next = "add ⟨nbd⟩ to [serve] in its site file".to_owned();
+        return Err(ApiProblem::refused(&Refusal::new(problem, next)));
+    };
+    if let Address::Unix(socket) = &mut address {
+        // Its clients are in other folders than this server.
+        *socket = host_files::canonical(socket).unwrap_or_else(|_| socket.clone());
+    }
+    Ok((address, is_encrypted))
+}
+
+impl RehearsalRow {
+    /// The row of a group's parts that are rehearsed together, of which there is one at least.
+    fn of(
+        (group, name): (String, String),
+        parts: &[(PoolHandle, RehearsalView)],
+        (address, is_encrypted): &(Address, bool),
+    ) -> Self {
+        let (_, first) = parts.first().expect("a rehearsal has a part at least");
+        let views: Vec<RehearsalView> = parts.iter().map(|(_, view)| view.clone()).collect();
+        let clone = |pool: &PoolHandle, one: &RehearsedVolume| RehearsalCloneRow {
+            pool: pool.name.clone(),
+            volume: one.name.clone(),
+            clone: one.clone_name.clone(),
+            bytes: one.bytes,
+            uri: uri_of(address, *is_encrypted, &one.export),
+        };
+        let complete_until: Option<Vec<i64>> =
+            views.iter().map(|view| view.complete_until.map(|time| time.seconds)).collect();
+        Self {
+            rehearsal: VolumeId(first.rehearsal).to_string(),
+            group,
+            name,
+            began: utc_time(first.began.seconds),
+            idle_s: first.idle.as_secs(),
+            ends_at: utc_time(first.began.seconds.saturating_add_unsigned(first.at_most.as_secs())),
+            is_merging: views.iter().any(|view| view.is_merging),
+            state: state_of(&views).map(|state| state.name.clone()),
+            complete_until: complete_until.into_iter().flatten().min().map(utc_time),
+            clones: parts
+                .iter()
+                .flat_map(|(pool, view)| view.clones.iter().map(|one| clone(pool, one)))
+                .collect(),
+        }
+    }
 }
 
 /// Begins a rehearsal in all pools of a group, or in none.
@@ -227,7 +285,8 @@ async fn begin_parts(
     let _places = if pools.len() > 1 { Some(hold(api, &pools).await?) } else { None };
     let begin = |(index, (pool, part)): (usize, &(PoolHandle, DrGroupView))| {
         let at = at.map(|states| states[index].clone());
-        let new = NewRehearsal { group: part.group, rehearsal, idle, at_most, at };
+        let complete_until = part.complete_until.map(|(time, _)| time);
+        let new = NewRehearsal { group: part.group, rehearsal, idle, at_most, at, complete_until };
         let pool = pool.clone();
         async move {
             let begun = order(&pool, "rehearse", move |served| {
@@ -328,13 +387,7 @@ pub(super) async fn end(
     let missing = || ApiProblem::not_found(format!("there is no rehearsal {rehearsal}: it may have ended"));
     let id = parse_uuid(&rehearsal).map_err(|_| missing())?;
     let parts = parts_of(&api, &caller, group_of(&api, &caller, &group)?);
-    let under_way: Vec<RehearsalView> = parts
-        .iter()
-        .flat_map(|(pool, part)| {
-            let last = pool.last_view();
-            last.rehearsals.iter().filter(|one| one.group == part.group).cloned().collect::<Vec<_>>()
-        })
-        .collect();
+    let under_way: Vec<RehearsalView> = under_way(&parts).into_iter().map(|(_, view)| view).collect();
     let was_under_way = end_parts(&parts, id).await?;
     let clones: Vec<VolumeId> =
         under_way.iter().flat_map(|one| &one.clones).map(|clone| clone.clone).collect();

@@ -169,7 +169,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_forks::list))
         .routes(routes!(dr_forks::drop_fork))
         .routes(routes!(dr_suspensions::resume))
-        .routes(routes!(dr_rehearsals::begin))
+        .routes(routes!(dr_rehearsals::list, dr_rehearsals::begin))
         .routes(routes!(dr_rehearsals::end))
         .routes(routes!(metrics::show))
         .routes(routes!(history::series))
