@@ -28,6 +28,9 @@ pub(super) const TOKENS_PATH: &str = "/v1/dr/tokens";
 pub(super) const SITES_PATH: &str = "/v1/dr/sites";
 /// A day.
 const VALID_S_MAX: u64 = 86_400;
+/// Interval of looking whether a change is shown, and looks at most: 3 s.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const SHOWN_LOOKS: usize = 150;
 
 /// A pairing to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -107,6 +110,16 @@ pub(super) async fn make_token(
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
+/// Waits until the view shows a change of the paired sites, for a bounded time: a list that is asked for next has it.
+async fn shown(api: &ApiState, link: &LinkHandle, is_shown: impl Fn(&LinkView) -> bool) {
+    for _ in 0..SHOWN_LOOKS {
+        if is_shown(&link.look()) {
+            return;
+        }
+        api.world.sleep(LOOK_EVERY).await;
+    }
+}
+
 /// Pairs with a site that made a token. From then on this site keeps a connection to it.
 #[utoipa::path(post, path = "/v1/dr/sites", tag = "dr", request_body = NewPairingBody,
     responses((status = 201, description = "The site", body = DrSiteRow), (status = "default", response = ApiProblem)))]
@@ -119,6 +132,7 @@ pub(super) async fn pair(
     caller.need_all_pools()?;
     let link = link_of(&api)?;
     let site = link.pair(&name, &address, &token).await?;
+    shown(&api, link, |view| view.peers.iter().any(|peer| peer.site == site)).await;
     let row = DrSiteRow {
         site: site.to_string(),
         name,
@@ -143,6 +157,8 @@ pub(super) async fn unpair(
     caller.need(CallerRole::Admin)?;
     caller.need_all_pools()?;
     let link = link_of(&api)?;
-    link.unpair(site_of(&link.look(), &name)?).await?;
+    let site = site_of(&link.look(), &name)?;
+    link.unpair(site).await?;
+    shown(&api, link, |view| view.peers.iter().all(|peer| peer.site != site)).await;
     Ok(StatusCode::NO_CONTENT)
 }
