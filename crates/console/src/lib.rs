@@ -27,6 +27,7 @@ mod line_chart;
 mod login;
 mod overview;
 mod page;
+mod peers;
 mod performance;
 mod pool_map;
 mod pools;
@@ -117,6 +118,10 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/replication/{group}", get(dr_group::show))
         .route("/replication/{group}/{what}", post(dr_group::change))
         .route("/replication/{group}/forks/{fork}/drop", post(dr_group::drop_fork))
+        .route("/peers", get(peers::list).post(peers::pair))
+        .route("/peers/{site}", get(peers::show))
+        .route("/peers/{site}/unpair", post(peers::unpair))
+        .route("/pairing-tokens", post(peers::make_token))
         .route("/jobs", get(jobs::list))
         .route("/events", get(events::list))
         .route("/site", get(site::show))

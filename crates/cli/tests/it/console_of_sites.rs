@@ -1,4 +1,5 @@
-//! Forms of the console for DR groups, at two sites: suspended, switched over, taken over, and the fork that is left.
+//! Forms of the console for two sites and their DR groups: paired and parted, suspended, switched over, taken over, and the
+//! fork that is left.
 
 use crate::{
     browser::{Browser, Page},
@@ -7,6 +8,7 @@ use crate::{
     spindle::json_of,
     two_sites::{Site, has_clients, pair},
 };
+use std::fs;
 
 fn browser(site: &Site) -> Browser {
     Browser::of_socket(&site.bench.path("state/spindle.sock"))
@@ -123,4 +125,94 @@ fn a_takeover_accepts_a_loss_in_seconds_that_the_form_has_named() {
     is_refused(&send(&denver, "take-over", &[("typed", "sg1"), ("accept_loss", "0")]), 409, "may be lost");
     is_done(&send(&denver, "take-over", &[("typed", "sg1"), ("accept_loss", &seconds)]), "taken-over");
     until("denver serves", || denver.row()["serves"] == true);
+}
+
+#[test]
+fn two_sites_are_paired_with_a_token_that_is_shown_once_and_parted_by_a_typed_name() {
+    let (boston, denver) = (Site::begin("boston", ""), Site::begin("denver", ""));
+    let see = |site: &Site, path: &str| {
+        let page = browser(site).get(path, "");
+        page.check(path);
+        page.text
+    };
+    let at_boston = |path: &str, fields: &[(&str, &str)]| browser(&boston).post(path, "", fields);
+    let at_denver = |path: &str, fields: &[(&str, &str)]| browser(&denver).post(path, "", fields);
+    assert!(see(&boston, "/replication").contains("href=\"/peers\""), "the page of DR groups leads there");
+    assert!(see(&boston, "/peers").contains("It is paired with no other site."));
+    is_refused(&at_boston("/pairing-tokens", &[("minutes", "0")]), 400, "valid for 1 to 86400 seconds");
+    is_refused(&at_boston("/pairing-tokens", &[("minutes", "an hour")]), 400, "is no such number");
+
+    let made = at_boston("/pairing-tokens", &[("minutes", "5")]);
+    made.check("/pairing-tokens");
+    let token = made.text.split("id=\"secret\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    assert!(token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+    let address = format!("127.0.0.1:{}", boston.port);
+    let command = format!("spindle dr pair boston {address} --pairing-token FILE");
+    assert!(made.text.contains(&command) && made.text.contains("within 5 minutes"), "{}", made.text);
+    assert!(!see(&boston, "/peers").contains(&token), "it is shown once");
+
+    let pair = |name: &str, token: &str| {
+        at_denver("/peers", &[("name", name), ("address", &address), ("token", token)])
+    };
+    let refused = pair("bos ton", &token);
+    is_refused(&refused, 409, "is no name of a site");
+    assert!(refused.text.contains(&format!("value=\"{address}\"")), "it keeps what was typed");
+    assert!(!refused.text.contains(&token), "and no secret: {}", refused.text);
+    is_refused(&pair("boston", &"0".repeat(32)), 409, "make a new token there");
+    // After a wrong token its sender waits.
+    let mut paired = None;
+    until("the pause is over", || {
+        let answer = paired.insert(pair("boston", &token));
+        !answer.text.contains("too many wrong tokens")
+    });
+    let paired = paired.expect("there is an answer");
+    assert_eq!(paired.header("location"), "/peers/boston?done=paired", "{}", paired.text);
+    until("denver shows the connection", || see(&denver, "/peers/boston").contains(">connected</span>"));
+    until("boston shows it", || see(&boston, "/peers/denver").contains(">connected</span>"));
+    assert!(see(&denver, "/peers/boston").contains(&address), "{}", see(&denver, "/peers/boston"));
+    assert!(see(&denver, "/replication").contains("href=\"/peers/boston\""));
+    let third = Site::begin("third", "");
+    let late = [("name", "boston"), ("address", &*address), ("token", &*token)];
+    is_refused(&browser(&third).post("/peers", "", &late), 409, "make a new token there");
+
+    let part = |typed: &str| at_denver("/peers/boston/unpair", &[("typed", typed)]);
+    is_refused(&part(""), 400, "was not typed");
+    is_refused(&part("denver"), 400, "nothing was changed");
+    assert_eq!(part("boston").header("location"), "/peers?done=unpaired");
+    assert!(!see(&denver, "/peers").contains("/peers/boston"));
+    assert_eq!(browser(&denver).get("/peers/boston", "").status, 404);
+    until("boston's connection ends", || see(&boston, "/peers/denver").contains(">not connected</span>"));
+    let audit = done(&boston.bench.run(&["audit", "export", "--state", "state"]));
+    assert!(audit.contains("POST /v1/dr/tokens") && !audit.contains(&token), "{audit}");
+    assert!(!fs::read_to_string(boston.bench.path("log")).unwrap().contains(&token));
+}
+
+#[test]
+fn forms_of_pairing_are_for_admins_of_all_pools() {
+    let boston = Site::begin("boston", "");
+    for (name, options) in [
+        ("watcher", &["--role", "read"][..]),
+        ("operator", &["--role", "operate"]),
+        ("mail-admin", &["--role", "admin", "--pool", "mail"]),
+    ] {
+        let words = [&["token", "create", name], options, &["--state", "state"]].concat();
+        let token = boston.bench.run(&words).stdout;
+        let rights = format!("Authorization: Bearer {}\r\n", token.trim());
+        let browser = browser(&boston);
+        let page = browser.send(&format!("GET /peers HTTP/1.1\r\n{rights}"), "");
+        page.check("/peers");
+        let forms = page.values("action");
+        assert!(forms.is_empty(), "{name}: {forms:?}");
+        for (path, body) in [
+            ("/pairing-tokens", "minutes=5"),
+            ("/peers", "name=denver&address=127.0.0.1&token=0123456789abcdef0123456789abcdef"),
+        ] {
+            let head = format!(
+                "POST {path} HTTP/1.1\r\n{rights}Origin: http://{}\r\nContent-Type: application/x-www-form-urlencoded\r\n",
+                browser.address
+            );
+            let refused = browser.send(&head, body);
+            assert_eq!(refused.status, 403, "{name} {path}: {}", refused.text);
+        }
+    }
 }

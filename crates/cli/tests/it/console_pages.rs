@@ -10,8 +10,10 @@ use crate::{
 };
 use std::{collections::BTreeSet, fs};
 
-/// Beside the pools: an initiator, a schedule and a set.
+/// Beside the pools: a way for other sites, an initiator, a schedule and a set.
 pub const MORE: &str = "
+[replication]
+listen = '127.0.0.1:0'
 [[initiator]]
 name = 'iqn.2004-01.example:exchange1'
 uses = ['mail']
@@ -113,6 +115,7 @@ fn every_page_of_the_console_keeps_to_its_policy_and_is_small() {
         "/schedules",
         "/sets",
         "/replication",
+        "/peers",
         "/reports",
         "/access",
         "/access/admin",
