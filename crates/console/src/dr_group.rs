@@ -1,8 +1,10 @@
-//! A DR group: how it is, and the forms that move it, take it over, suspend it and drop its forks.
+//! A DR group: how it is, and the forms that move it, take it over, suspend it, rehearse its failover and
+//! drop its forks.
 
 use crate::{
     fields::Fields,
     page::{Frame, PageResult, see, shown},
+    rehearsal,
     replication::{behind, could_serve, mode, role},
     shown as show,
     visit::{FormChange, Visit, escaped},
@@ -15,6 +17,7 @@ use control::{
         ApiProblem,
         client::{
             DrForkList, DrForkRow, DrGroupRow, DrMergePlan, DrMergeStart, DrSuspensionReason, FailoverBody,
+            PastRehearsalRow, RehearsalRow,
         },
     },
 };
@@ -25,6 +28,8 @@ struct DrGroupPage<'a> {
     frame: &'a Frame,
     group: DrGroupRow,
     forks: Vec<DrForkRow>,
+    /// Under way here: one at most.
+    rehearsals: Vec<RehearsalRow>,
     /// Forms keep what was typed.
     sent: &'a Fields,
 }
@@ -50,6 +55,25 @@ impl DrGroupPage<'_> {
     fn may_give_way(&self) -> bool {
         let is_secondary = self.group.role == DrRole::Secondary;
         self.group.state == "awaiting choice" || (is_secondary && self.group.state != "first copy")
+    }
+
+    /// The first copy of a secondary is whole.
+    fn may_rehearse(&self) -> bool {
+        let has_copy = self.group.role == DrRole::Secondary && self.group.is_complete;
+        has_copy && self.rehearsals.is_empty()
+    }
+
+    /// The last rehearsal here, of a group that has become primary since: its page has no part for rehearsals.
+    fn past_rehearsal_of_primary(&self) -> Option<&PastRehearsalRow> {
+        self.group.last_rehearsal.as_ref().filter(|_| self.group.role == DrRole::Primary)
+    }
+
+    /// What a field for a number shows: what was typed, or this.
+    fn typed_or<'v>(&'v self, name: &str, usual: &'v str) -> &'v str {
+        match self.sent.text(name) {
+            "" => usual,
+            typed => typed,
+        }
     }
 
     fn may_suspend(&self) -> bool {
@@ -88,13 +112,17 @@ pub(crate) async fn show(visit: Visit, Path(id): Path<String>) -> PageResult {
     page(&visit, &id, None, &Fields::default()).await
 }
 
-async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>, sent: &Fields) -> PageResult {
+pub(crate) async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>, sent: &Fields) -> PageResult {
     let group = group_of(visit, id).await?;
     let frame = Frame::new(visit, format!("DR group {}", group.name), "Replication").await?;
     let frame = frame.live(visit).await?.with_problem(problem);
     let list: DrForkList = visit.get("/v1/dr/forks").await?;
     let forks = list.forks.into_iter().filter(|fork| fork.group == group.group).collect();
-    shown(&DrGroupPage { frame: &frame, group, forks, sent }, &frame)
+    let rehearsals = match &group.rehearsing_since {
+        None => Vec::new(),
+        Some(_) => rehearsal::under_way(visit, id).await?,
+    };
+    shown(&DrGroupPage { frame: &frame, group, forks, rehearsals, sent }, &frame)
 }
 
 async fn group_of(visit: &Visit, id: &str) -> Result<DrGroupRow, ApiProblem> {

@@ -32,6 +32,7 @@ mod performance;
 mod pool_map;
 mod pools;
 mod presentation;
+mod rehearsal;
 mod replication;
 mod reports;
 mod schedules;
@@ -117,6 +118,8 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/replication", get(replication::show))
         .route("/replication/{group}", get(dr_group::show))
         .route("/replication/{group}/{what}", post(dr_group::change))
+        .route("/replication/{group}/rehearsals", post(rehearsal::begin))
+        .route("/replication/{group}/rehearsals/{rehearsal}/end", post(rehearsal::end))
         .route("/replication/{group}/forks/{fork}/drop", post(dr_group::drop_fork))
         .route("/peers", get(peers::list).post(peers::pair))
         .route("/peers/{site}", get(peers::show))

@@ -1,5 +1,5 @@
-//! Forms of the console for two sites and their DR groups: paired and parted, suspended, switched over, taken over, and the
-//! fork that is left.
+//! Forms of the console for two sites and their DR groups: paired and parted, suspended, switched over, taken over, the fork
+//! that is left, and a failover that is rehearsed.
 
 use crate::{
     browser::{Browser, Page},
@@ -215,4 +215,71 @@ fn forms_of_pairing_are_for_admins_of_all_pools() {
             assert_eq!(refused.status, 403, "{name} {path}: {}", refused.text);
         }
     }
+}
+
+#[test]
+fn a_failover_is_rehearsed_by_forms_and_its_clones_are_reached_where_the_page_says() {
+    if !has_clients() {
+        return;
+    }
+    let (boston, denver) = pair("sync");
+    boston.io(&["write -P 17 0 1M"]);
+    boston.wait_until_confirmed();
+    let begin = |site: &Site, state: &str, minutes: &str, hours: &str| {
+        let fields = [("state", state), ("idle_minutes", minutes), ("hours", hours)];
+        send(site, "rehearsals", &fields)
+    };
+    let seen = page(&denver).text;
+    assert!(seen.contains("No rehearsal here has had an answer yet."), "{seen}");
+    assert!(seen.contains("judges nothing") && seen.contains("spindle failover sg1 --rehearse"), "{seen}");
+    assert!(!page(&boston).text.contains("/rehearsals"), "a failover is rehearsed at the secondary");
+    is_refused(&begin(&boston, "", "30", "8"), 409, "is primary here");
+    is_refused(&begin(&denver, "", "30", "0"), 400, "a rehearsal is for 1 s to 7 days");
+    is_refused(&begin(&denver, "", "half", "8"), 400, "is no such number");
+    let refused = begin(&denver, "monday", "30", "8");
+    is_refused(&refused, 409, "there is no state");
+    assert!(refused.text.contains("value=\"monday\""), "the form keeps what was typed: {}", refused.text);
+
+    is_done(&begin(&denver, "", "30", "8"), "done=rehearsing#rehearsal");
+    let seen = page(&denver);
+    let uri = denver.uri_of("sg1-rehearsal-disk");
+    assert!(seen.text.contains(&format!("<code>{uri}</code>")), "{uri}: {}", seen.text);
+    assert!(seen.text.contains("deleted after 30 min without a client"), "{}", seen.text);
+    assert!(!seen.text.contains("Begin a rehearsal"), "{}", seen.text);
+    // The clone is written, and replication goes on.
+    denver.io_of("sg1-rehearsal-disk", &["read -P 17 0 1M", "write -P 33 0 4k"]);
+    boston.io(&["write -P 18 1M 1M"]);
+    is_refused(&begin(&denver, "", "30", "8"), 409, "is being rehearsed already");
+
+    let end_of = |page: &Page| {
+        page.values("action").into_iter().find(|action| action.ends_with("/end")).expect("a form ends it")
+    };
+    let end = |typed: &str, outcome: &str| {
+        browser(&denver).post(&end_of(&page(&denver)), "", &[("typed", typed), ("outcome", outcome)])
+    };
+    is_refused(&end("", "passed"), 400, "was not typed");
+    is_refused(&end("disk", "passed"), 400, "nothing was changed");
+    is_refused(&end("sg1", "good"), 400, "is no answer of a rehearsal");
+    assert!(denver.row()["last_rehearsal"].is_null(), "nothing was changed");
+    let path = end_of(&page(&denver));
+    is_done(&end("sg1", "passed"), "done=rehearsed#rehearsal");
+    assert_eq!(denver.row()["last_rehearsal"]["outcome"], "passed");
+    assert_eq!(denver.clones_in("mail"), Vec::<String>::new());
+    let seen = page(&denver).text;
+    assert!(seen.contains(">passed</span>") && seen.contains("Begin a rehearsal"), "{seen}");
+    is_refused(&browser(&denver).post(&path, "", &[("typed", "sg1")]), 404, "this rehearsal has ended");
+
+    // Without an answer the last one stays.
+    is_done(&begin(&denver, "", "30", "8"), "done=rehearsing#rehearsal");
+    denver.io_of("sg1-rehearsal-disk", &["read -P 17 0 1M", "read -P 18 1M 1M"]);
+    is_done(&end("sg1", ""), "done=rehearsed#rehearsal");
+    assert_eq!(denver.row()["last_rehearsal"]["outcome"], "passed");
+
+    let words = denver.words("token create operator --role operate");
+    let rights = format!("Authorization: Bearer {}\r\n", denver.bench.run(&words).stdout.trim());
+    let path = group_path(&denver);
+    let page = browser(&denver).send(&format!("GET {path} HTTP/1.1\r\n{rights}"), "");
+    page.check(&path);
+    assert!(page.text.contains(">passed</span>"), "{}", page.text);
+    assert_eq!(page.values("action"), Vec::<String>::new(), "forms are for admins");
 }
