@@ -43,6 +43,11 @@ impl Fields {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
+    /// The values of a field that may come several times.
+    pub fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.trim())
+    }
+
     pub fn is_checked(&self, name: &str) -> bool {
         !self.text(name).is_empty()
     }

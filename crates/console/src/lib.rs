@@ -21,6 +21,8 @@ mod dr_group;
 mod drive;
 mod events;
 mod fields;
+mod group;
+mod groups;
 mod initiator;
 mod jobs;
 mod line_chart;
@@ -92,6 +94,12 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/volumes/{volume}/snapshots/{snapshot}/presentations", post(presentation::create))
         .route("/presentations/{presentation}", get(presentation::show))
         .route("/presentations/{presentation}/end", post(presentation::end))
+        .route("/groups", get(groups::list).post(groups::create))
+        .route("/groups/{group}", get(group::show))
+        .route("/groups/{group}/delete", post(group::delete))
+        .route("/groups/{group}/snapshots", post(group::take_snapshot))
+        .route("/groups/{group}/snapshots/{snapshot}", get(group::show_snapshot))
+        .route("/groups/{group}/snapshots/{snapshot}/{what}", post(group::change_snapshot))
         .route("/targets", get(targets::list).post(targets::create))
         .route("/targets/{target}", get(targets::show))
         .route("/targets/{target}/units", post(targets::add_unit))

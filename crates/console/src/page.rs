@@ -55,7 +55,7 @@ const PLACES: [(&str, &str); 13] = [
 ];
 
 /// Changes in words, by the names that `?done=` has.
-const DONE: [(&str, &str); 43] = [
+const DONE: [(&str, &str); 45] = [
     ("acknowledged", "You have taken the condition on. It stays open until it has ended."),
     ("applied", "The site was applied."),
     ("backup", "The backup was made."),
@@ -98,6 +98,11 @@ const DONE: [(&str, &str); 43] = [
     ("suspended", "The group is suspended: the other site gets nothing until it is resumed."),
     ("resumed", "The group goes on."),
     ("fork-dropped", "The fork was dropped."),
+    ("group-cloned", "Each volume of the group has a clone."),
+    (
+        "group-rolled-back",
+        "The group was rolled back. The states of before are volumes of their own. A volume that was served is withheld from its hosts until they have let go of it.",
+    ),
     ("rehearsing", "The clones are made, and served over NBD."),
     ("rehearsed", "The rehearsal has ended. Its clones are deleted."),
     ("paired", "The sites are paired. This one keeps a connection to the other from now on."),

@@ -12,6 +12,7 @@ mod browser;
 mod clean_root;
 mod cleaning;
 mod console_forms;
+mod console_groups;
 mod console_of_sites;
 mod console_pages;
 mod console_reports;
