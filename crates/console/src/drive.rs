@@ -2,6 +2,7 @@
 
 use crate::{
     fields::Fields,
+    import::device_access,
     page::{Frame, PageResult, see, shown},
     pool_map::file_name,
     pools, shown as show,
@@ -65,7 +66,7 @@ fn new_drive(fields: &Fields) -> Result<NewDriveBody, ApiProblem> {
         }
         (None, _) => Some(fields.size_bytes("size")?.next_multiple_of(BLOCK_BYTES)),
     };
-    Ok(NewDriveBody { size_bytes, device, domain: text("domain"), ..NewDriveBody::default() })
+    Ok(NewDriveBody { size_bytes, device, domain: text("domain"), access: device_access(fields) })
 }
 
 /// Adds a drive to a pool.
@@ -157,5 +158,7 @@ mod tests {
         assert_eq!(device.domain.as_deref(), Some("left"));
         assert!(body(&[("size", "1"), ("size_unit", "GiB"), ("device", "/dev/sdc")]).is_none());
         assert!(body(&[]).is_none());
+        let remote = body(&[("device", "iscsi://192.0.2.9/iqn.x/0"), ("chap_name", "array1")]).unwrap();
+        assert_eq!(remote.access.unwrap().chap_name.as_deref(), Some("array1"));
     }
 }

@@ -23,6 +23,7 @@ mod events;
 mod fields;
 mod group;
 mod groups;
+mod import;
 mod initiator;
 mod jobs;
 mod line_chart;
@@ -78,6 +79,7 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/pools/{pool}/performance", get(performance::of_pool))
         .route("/pools/{pool}/segments", get(segments::show))
         .route("/pools/{pool}/jobs/{job}", post(pools::change_job))
+        .route("/pools/{pool}/imports", post(import::begin))
         .route("/pools/{pool}/drives", post(drive::add))
         .route("/pools/{pool}/drives/{drive}", get(drive::show))
         .route("/pools/{pool}/drives/{drive}/{what}", post(drive::change))

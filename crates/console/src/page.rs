@@ -55,7 +55,7 @@ const PLACES: [(&str, &str); 13] = [
 ];
 
 /// Changes in words, by the names that `?done=` has.
-const DONE: [(&str, &str); 45] = [
+const DONE: [(&str, &str); 46] = [
     ("acknowledged", "You have taken the condition on. It stays open until it has ended."),
     ("applied", "The site was applied."),
     ("backup", "The backup was made."),
@@ -98,6 +98,7 @@ const DONE: [(&str, &str); 45] = [
     ("suspended", "The group is suspended: the other site gets nothing until it is resumed."),
     ("resumed", "The group goes on."),
     ("fork-dropped", "The fork was dropped."),
+    ("import", "The import was asked for. Its job says how far it is."),
     ("group-cloned", "Each volume of the group has a clone."),
     (
         "group-rolled-back",

@@ -12,6 +12,7 @@ use control::{
 use report::{
     duration::{show_duration, show_estimate},
     prose::number,
+    settings,
 };
 use std::{fmt::Write, time::Duration};
 use world::ByteCount;
@@ -161,8 +162,14 @@ pub(crate) fn outcome(request: &JobRequestRow) -> String {
         Some(JobOutcome::Cancelled) => "cancelled",
     };
     let ended = request.ended_at.as_ref().map_or_else(String::new, |ended| format!(" {}", time(ended)));
-    let problem = request.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
+    let problem =
+        request.problem.as_ref().map_or_else(String::new, |problem| format!(": {}", spelled(problem)));
     format!("{word}{ended}{problem}")
+}
+
+/// A text of the API with its settings as the labels of forms name them.
+pub(crate) fn spelled(text: &str) -> String {
+    settings::spelled(text, |setting| setting.replace('-', " ")).into_owned()
 }
 
 /// Progress of a job with its rate and the time left, as far as they are known.

@@ -1,7 +1,7 @@
 //! A request of a browser, and the calls of the API that answer it: with the browser's own headers, so that the API knows its
 //! caller, and refuses what pages of other servers send.
 
-use crate::page::PageProblem;
+use crate::{page::PageProblem, shown::spelled};
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -16,7 +16,7 @@ use control::web::{
 };
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use report::{Refusal, settings};
+use report::Refusal;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -233,8 +233,7 @@ fn unreadable_problem(problem: String) -> ApiProblem {
 
 /// The settings in a problem, as forms name them.
 fn in_words(problem: ApiProblem) -> ApiProblem {
-    let words = |text: &str| settings::spelled(text, |setting| setting.replace('-', " ")).into_owned();
-    ApiProblem { detail: words(&problem.detail), next: problem.next.as_deref().map(words), ..problem }
+    ApiProblem { detail: spelled(&problem.detail), next: problem.next.as_deref().map(spelled), ..problem }
 }
 
 /// A part of a path, with what has a meaning there escaped.

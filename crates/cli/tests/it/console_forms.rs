@@ -1,13 +1,15 @@
-//! Forms of the console for drives, initiators and tokens, and the map of segments, as plain HTTP meets them.
+//! Forms of the console for drives, imports, initiators and tokens, and the map of segments, as plain HTTP meets them.
 
 use crate::{
     console_pages::{MORE, ServedConsole},
+    exported::{Exported, noise, text},
     judged_exports::until,
     online_verbs::make_token,
     pool_drives::done,
     sites_served::SITE,
     spindle::Bench,
 };
+use std::{fs, os::unix::fs::PermissionsExt};
 
 /// The console of the usual site, with the cookie of an administrator.
 fn served(bench: &Bench) -> (ServedConsole, String) {
@@ -242,5 +244,56 @@ fn the_map_of_segments_has_a_cell_for_each_and_says_which_lack_a_copy() {
             .text
             .contains(page.text.split("as of ").nth(1).unwrap().split(':').next().unwrap())
     );
+    console.end();
+}
+
+#[test]
+fn a_device_of_a_target_that_wants_chap_is_imported_by_a_form_that_takes_no_secret() {
+    let bench = Bench::new();
+    let data = noise(4 << 20, 3);
+    bench.make_file("disk.img", &data);
+    let secret_file = bench.make_file("chap-secret", b"a secret that only two know\n");
+    fs::set_permissions(&secret_file, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = text(&secret_file);
+    let access = "[[initiator]]\nname = 'iqn.2026-11.org.spindle:initiator'\nuser = 'mail'\n\
+                  secret-file = 'chap-secret'\nuses = ['disk']\n";
+    bench.make_file("access.toml", access.as_bytes());
+    let of_target = ["disk.img", "--name", "disk", "--iscsi", "127.0.0.1:0", "--access", "access.toml"];
+    let exported = Exported::begin(&bench, &of_target);
+    let unit = exported.uris[0].clone();
+    let (console, cookie) = served(&bench);
+    let pool = pool_path(&console, &cookie, "mail");
+    let path = format!("{pool}/imports");
+    let import = |fields: &[(&str, &str)]| console.post(&path, &cookie, fields);
+    assert!(console.get(&pool, &cookie).text.contains("Import a device as a volume"));
+    let of = |name| [("volume", name), ("from", &*unit)];
+    // Its job opens the device, and says what is in the way.
+    for (fields, problem) in [
+        (&[("volume", "old"), ("from", "/nothing/here")][..], "/nothing/here"),
+        (&of("old"), "authentication failed"),
+        (&[&of("old")[..], &[("chap_name", "mail")]].concat(), "name it with chap secret file"),
+        (&[&of("old")[..], &[("chap_name", "mail"), ("chap_secret_file", "/none")]].concat(), "/none"),
+    ] {
+        let begun = import(fields);
+        assert_eq!(begun.status, 303, "{problem}: {}", begun.text);
+        until(problem, || {
+            let page = console.get(&pool, &cookie).text;
+            page.split("<td>failed 20").nth(1).is_some_and(|outcome| outcome.contains(problem))
+        });
+    }
+    let chap = [("chap_name", "mail"), ("chap_secret_file", &*secret), ("digests", "on")];
+    let begun = import(&[&of("old")[..], &chap].concat());
+    assert_eq!(begun.header("location"), format!("{pool}?done=import#jobs"), "{}", begun.text);
+    until("it is imported", || console.get(&pool, &cookie).text.contains("<td>done 20"));
+    let volume = console.volume(&cookie, "mail/old");
+    assert!(console.get(&format!("/volumes/{volume}"), &cookie).text.contains("4.00 MiB"));
+    exported.end();
+
+    make_token(&bench, "operator", &["--role", "operate"]);
+    let cookie = console.login(&bench, "operator");
+    let page = console.get(&pool, &cookie).text;
+    assert!(page.contains("Add a drive") && !page.contains("/imports"), "it takes the role admin: {page}");
+    let refused = console.post(&path, &cookie, &of("other"));
+    assert!(refused.status == 403 && refused.text.contains("it takes the role admin"), "{}", refused.text);
     console.end();
 }
