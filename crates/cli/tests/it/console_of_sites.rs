@@ -275,6 +275,26 @@ fn a_failover_is_rehearsed_by_forms_and_its_clones_are_reached_where_the_page_sa
     is_done(&end("sg1", ""), "done=rehearsed#rehearsal");
     assert_eq!(denver.row()["last_rehearsal"]["outcome"], "passed");
 
+    // A kept state, without what came since; a person's answer proves it.
+    boston.verb("volume snapshot mail/disk@monday");
+    boston.io(&["write -P 19 0 1M"]);
+    boston.wait_until_confirmed();
+    is_done(&begin(&denver, "monday", "30", "8"), "done=rehearsing#rehearsal");
+    denver.io_of("sg1-rehearsal-disk", &["read -P 17 0 1M"]);
+    let seen = page(&denver).text;
+    assert!(
+        seen.contains("as of the kept state monday") && seen.contains("monday counts as proven"),
+        "{seen}"
+    );
+    let group = denver.row()["group"].as_str().unwrap().to_owned();
+    let rows = browser(&denver).get(&format!("/v1/dr/groups/{group}/rehearsals"), "").text;
+    let row = &json_of(&rows)[0];
+    assert_eq!((&row["state"], &row["idle_s"]), (&"monday".into(), &1800.into()), "{row}");
+    assert!(row["complete_until"].is_null(), "it is that of the newest state: {row}");
+    is_done(&end("sg1", "passed"), "done=rehearsed#rehearsal");
+    assert_eq!(denver.row()["last_rehearsal"]["last_proven"], "monday");
+    assert!(page(&denver).text.contains("The kept state that was proven last is monday."));
+
     let words = denver.words("token create operator --role operate");
     let rights = format!("Authorization: Bearer {}\r\n", denver.bench.run(&words).stdout.trim());
     let path = group_path(&denver);
