@@ -68,7 +68,7 @@ impl DrGroupPage<'_> {
         self.group.last_rehearsal.as_ref().filter(|_| self.group.role == DrRole::Primary)
     }
 
-    /// What a field for a number shows: what was typed, or this.
+    /// Text of a field for a number: as it was typed, or this.
     fn typed_or<'v>(&'v self, name: &str, usual: &'v str) -> &'v str {
         match self.sent.text(name) {
             "" => usual,

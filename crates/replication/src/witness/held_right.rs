@@ -22,13 +22,13 @@ pub struct HeldRight {
     pub(super) asking: tokio::sync::Mutex<()>,
 }
 
-/// What the process knows of the right.
+/// The right, as the process knows it.
 pub(super) struct RightState {
     pub guard: LeaseGuard,
     pub is_holder: bool,
     /// The last right was given to the other site, and not taken away.
     pub is_given_away: bool,
-    /// When this site became holder, the one before had gone on alone with nothing.
+    /// Nothing had been answered at the other site alone when this one became holder.
     pub took_whole: bool,
     /// The newest state of the group that the witness has shown.
     pub seen: Option<WitnessGroup>,

@@ -122,7 +122,7 @@ impl LeaseKeeper {
         self.right.lock().is_given_away
     }
 
-    /// When this site became holder, nothing was answered at the other one that it lacks.
+    /// Nothing had been answered at the other site alone when this one became holder.
     pub fn took_whole(&self) -> bool {
         self.right.lock().took_whole
     }
