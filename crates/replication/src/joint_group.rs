@@ -24,7 +24,7 @@
 //!
 //! Parts run on threads of their own: this is all they share.
 
-use crate::{joint_cut::CutMeeting, planted::{self, ReplicationBug}, witness::held_right::HeldRight};
+use crate::{joint_cut::CutMeeting, witness::held_right::HeldRight};
 use array::format::GroupId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -315,7 +315,7 @@ impl JointGroup {
     /// A part begins to follow over a channel. False while this site takes over: the channel is to end.
     pub(crate) fn begin_following(&self, part: usize) -> bool {
         let mut state = self.lock();
-        let may_follow = state.takeover == Takeover::None || planted::is(ReplicationBug::TakenByParts);
+        let may_follow = state.takeover == Takeover::None;
         state.parts[part].is_free &= !may_follow;
         may_follow
     }
@@ -325,9 +325,6 @@ impl JointGroup {
     pub(crate) fn begin_takeover(&self, part: usize) -> bool {
         let mut state = self.lock();
         state.parts[part].is_free = true;
-        if planted::is(ReplicationBug::TakenByParts) {
-            return true;
-        }
         let are_ready = |part: &PartStanding| part.opening > 0 && (part.leading > 0 || part.is_free);
         let (is_ready, opening) = (state.parts.iter().all(are_ready), state.parts[part].opening);
         match state.takeover {
@@ -394,5 +391,60 @@ impl JointState {
             (self.phase, self.join, self.era) = (JointPhase::Apart, fresh, self.era + 1);
             self.parts.iter_mut().for_each(|part| part.is_close = false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: JoinId = JoinId([1; 16]);
+
+    /// Both parts of a secondary.
+    fn secondary() -> (Arc<JointGroup>, [u64; 2]) {
+        let group = JointGroup::new(2);
+        let openings = [0, 1].map(|part| group.enter(part, JoinId::NONE));
+        (group, openings)
+    }
+
+    #[test]
+    fn the_witness_is_asked_once_no_part_follows_and_from_then_on_none_does() {
+        let (group, _) = secondary();
+        assert!(group.begin_following(0) && group.begin_following(1));
+        assert!(!group.begin_takeover(0), "the other part follows");
+        assert!(group.begin_takeover(1), "neither does");
+        assert!(!group.begin_takeover(0), "one asks at a time");
+        assert!(!group.begin_following(0), "the right may be given at any moment");
+        group.end_asking(false);
+        assert!(group.begin_following(0));
+        assert!(!group.begin_takeover(1));
+    }
+
+    #[test]
+    fn parts_of_a_site_that_has_the_right_follow_again_once_all_lead() {
+        let (group, _) = secondary();
+        assert!(!group.begin_takeover(1) && group.begin_takeover(0));
+        group.end_asking(true);
+        assert!(group.begin_takeover(1), "the right is of all parts");
+        group.begin_leading(0, FRESH);
+        assert!(!group.all_lead() && !group.none_leads());
+        assert!(!group.begin_following(1), "it is to lead, too");
+        group.begin_leading(1, FRESH);
+        assert!(group.all_lead());
+        // It was deposed.
+        assert!(group.begin_following(0));
+    }
+
+    #[test]
+    fn a_pool_that_is_not_open_keeps_its_site_from_asking_and_one_that_closes_asks_no_more() {
+        let (group, openings) = secondary();
+        assert!(!group.begin_takeover(1));
+        group.leave(1, openings[1]);
+        assert!(!group.begin_takeover(0), "a part is not here");
+        group.enter(1, JoinId::NONE);
+        assert!(group.begin_takeover(1));
+        let closed = group.lock().parts[1].opening;
+        group.leave(1, closed);
+        assert!(group.begin_following(0), "nobody asks any more");
     }
 }

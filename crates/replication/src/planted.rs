@@ -89,8 +89,6 @@ pub enum ReplicationBug {
     ClonedApart,
     /// A promotion that may lose something begins an epoch without a write.
     LossyEpochUnwritten,
-    /// A part takes over while others follow their primary.
-    TakenByParts,
     /// The witness hears that the group is in sync as soon as one part is.
     SyncOfOnePart,
 }
@@ -136,7 +134,7 @@ impl ReplicationBug {
 
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
     pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
-        (Self::AnsweredApart, 329),
+        (Self::AnsweredApart, 691),
         (Self::PartedWithoutOthers, 30),
         (Self::JoinedTooEarly, 78),
         (Self::JointStateIgnored, 148),
@@ -148,7 +146,7 @@ impl ReplicationBug {
         [(Self::ClonedAtOwnMoment, 17), (Self::CutWithoutHold, 3), (Self::ClonedApart, 15)];
 
     /// Bugs of such groups with a witness, each with a seed of a life that shows it.
-    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 2] = [(Self::TakenByParts, 1), (Self::SyncOfOnePart, 83)];
+    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 1] = [(Self::SyncOfOnePart, 83)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];
