@@ -116,7 +116,9 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error("the record has version {0}, and this program knows up to {VERSION_OF_WATCHED_PART}: use a newer one")]
+    #[error(
+        "the record has version {0}, and this program knows up to {VERSION_OF_WATCHED_PART}: use a newer one"
+    )]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),

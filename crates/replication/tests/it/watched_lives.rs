@@ -79,8 +79,7 @@ impl Life {
         let mut since = self.world.now();
         loop {
             self.world.sleep(Duration::from_millis(100)).await;
-            let is_up =
-                |site: &Rc<WatchedSite>| site.parts[part].member().is_some() && !site.is_paused.get();
+            let is_up = |site: &Rc<WatchedSite>| site.parts[part].member().is_some() && !site.is_paused.get();
             let is_joined = self.sites.iter().any(|site| {
                 site.parts[part]
                     .primary()
@@ -282,8 +281,7 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2]) -> u32 {
     all.is_over.set(true);
     world.sleep(Duration::from_secs(1)).await;
     for part in 0..all.parts() {
-        let pools =
-            all.sites.each_ref().map(|site| Rc::clone(site.parts[part].member().unwrap().pool()));
+        let pools = all.sites.each_ref().map(|site| Rc::clone(site.parts[part].member().unwrap().pool()));
         assert!(contents(&pools[0]).await == contents(&pools[1]).await, "part {part}: both sides are alike");
     }
     all.sites.iter().map(|site| site.takeovers.get()).sum()

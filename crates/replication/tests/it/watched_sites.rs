@@ -380,7 +380,7 @@ impl WatchedSite {
                     let mut epoch = [0; 16];
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     let fence = Fence(group.member().state().fence.0 + 1);
-                    match self.joint.borrow().is_some() {
+                    match group.member().joint().is_some() {
                         true => drop(group.promote_part(EpochId(epoch), fence).await.unwrap()),
                         false => drop(group.promote(EpochId(epoch), fence).await.unwrap()),
                     }
