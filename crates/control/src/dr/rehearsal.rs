@@ -56,8 +56,9 @@ pub struct RehearsalView {
     pub state: Option<KeptState>,
     /// Everything that hosts were answered until then is in the clones, as far as that is known.
     pub complete_until: Option<WallTime>,
-    /// The times of its end, as in [`NewRehearsal`].
+    /// It ends when nobody has used its clones for so long.
     pub idle: Duration,
+    /// It ends after so long.
     pub at_most: Duration,
     pub clones: Vec<RehearsedVolume>,
 }
