@@ -79,7 +79,7 @@ fn a_primary_that_returns_without_one_of_its_pools_leaves_both_parts_to_the_othe
     let (mut boston, denver) = watched(&witness);
     assert_eq!(OrderedHost::at(&boston, 0).write(200), 200);
     boston.kill();
-    let (pool, away) = (boston.bench.path("logs"), boston.bench.path("away"));
+    let (pool, away) = (boston.bench.path("state/pools/logs"), boston.bench.path("away"));
     fs::rename(&pool, &away).unwrap();
     // It is back before its right has ended.
     boston.start();

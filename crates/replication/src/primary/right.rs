@@ -224,7 +224,8 @@ impl PrimaryGroup {
         let (Some(since), Some(keeper)) = (self.lacks_parts_since.get(), self.member.keeper()) else {
             return false;
         };
-        session.is_in_sync() && !session.is_handing_over() && self.world.now().since(since) >= keeper.span()
+        let may_other_take_over = session.is_in_sync() && !keeper.is_alone();
+        may_other_take_over && !session.is_handing_over() && self.world.now().since(since) >= keeper.span()
     }
 
     /// Returns when the other site may take over, since not all parts of the group lead here.

@@ -4,8 +4,8 @@
 //!
 //! 1. One request is on its way at a time, whichever part asks: what one learns is known to the next, and a lease that was
 //!    given to one part ends with no request of another.
-//! 2. The witness hears that the group is in sync only while no part is alone. A part counts as alone until it has said that
-//!    it is not.
+//! 2. The witness hears that the group is in sync only while no part is alone. A part that is not open stands as it did when
+//!    this process first heard of the group.
 //! 3. The history that the witness knows is that of the first part.
 
 use super::{
@@ -32,6 +32,8 @@ pub(super) struct RightState {
     pub took_whole: bool,
     /// The newest state of the group that the witness has shown.
     pub seen: Option<WitnessGroup>,
+    /// The first one said that no part was alone.
+    pub was_in_sync: bool,
     pub contact: WitnessContact,
     pub parts: Vec<PartOfRight>,
 }
@@ -39,7 +41,8 @@ pub(super) struct RightState {
 /// A part of the group.
 #[derive(Clone, Copy)]
 pub(super) struct PartOfRight {
-    pub is_alone: bool,
+    /// `None` until it has led here.
+    pub is_alone: Option<bool>,
     /// The last epoch of its history, once it was said.
     pub head: Option<EpochId>,
 }
@@ -53,8 +56,9 @@ impl HeldRight {
             is_given_away: false,
             took_whole: false,
             seen: None,
+            was_in_sync: false,
             contact: WitnessContact::default(),
-            parts: vec![PartOfRight { is_alone: true, head: None }; parts],
+            parts: vec![PartOfRight { is_alone: None, head: None }; parts],
         };
         Arc::new(Self { state: Mutex::new(state), asking: tokio::sync::Mutex::default() })
     }
@@ -76,6 +80,11 @@ impl RightState {
     /// The holder went on alone, as the witness has it.
     pub fn is_alone(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.condition != WitnessCondition::InSync)
+    }
+
+    /// A part answers without the other site, or may do so once it is open.
+    pub fn is_any_part_alone(&self) -> bool {
+        self.parts.iter().any(|part| part.is_alone.unwrap_or(!self.was_in_sync))
     }
 
     /// The witness names this site.

@@ -129,7 +129,7 @@ impl LeaseKeeper {
 
     /// This part begins to lead, and its record says whether it answers without the other site.
     pub fn note_standing(&self, is_alone: bool) {
-        self.right.lock().parts[self.part].is_alone = is_alone;
+        self.right.lock().parts[self.part].is_alone = Some(is_alone);
     }
 
     /// Becomes holder, or begins again as such. `head` is the last epoch of this side's history. `is_alone`: a person
@@ -217,7 +217,7 @@ impl LeaseKeeper {
     ///
     /// This side has no right to give; no answer.
     pub async fn release_unused(&self) -> Result<(), KeeperError> {
-        self.right.lock().parts.iter_mut().for_each(|part| part.is_alone = false);
+        self.right.lock().parts.iter_mut().for_each(|part| part.is_alone = Some(false));
         self.release().await
     }
 
@@ -260,9 +260,8 @@ impl LeaseKeeper {
         let _one_at_a_time = self.right.asking.lock().await;
         let (fence, revision) = {
             let right = self.right.lock();
-            let is_any_alone = right.parts.iter().any(|part| part.is_alone);
             if action == WitnessAction::RecordSync
-                && is_any_alone
+                && right.is_any_part_alone()
                 && !planted::is(ReplicationBug::SyncOfOnePart)
             {
                 // The last one says it.
@@ -288,6 +287,10 @@ impl LeaseKeeper {
         let was_holder = right.is_holder && right.is_named(self.site);
         if let Some(view) = &answer.view {
             // Answers of two requests may cross.
+            if right.seen.is_none() {
+                // A request that this process was refused has changed nothing, and its first one is a look or an acquisition.
+                right.was_in_sync = view.state.condition == WitnessCondition::InSync;
+            }
             if right.seen.as_ref().is_none_or(|seen| seen.revision <= view.state.revision) {
                 right.seen = Some(view.state.clone());
             }
