@@ -68,14 +68,6 @@ impl DrGroupPage<'_> {
         self.group.last_rehearsal.as_ref().filter(|_| self.group.role == DrRole::Primary)
     }
 
-    /// Text of a field for a number: as it was typed, or this.
-    fn typed_or<'v>(&'v self, name: &str, usual: &'v str) -> &'v str {
-        match self.sent.text(name) {
-            "" => usual,
-            typed => typed,
-        }
-    }
-
     fn may_suspend(&self) -> bool {
         self.group.role == DrRole::Primary && self.group.suspended.is_none()
     }

@@ -43,6 +43,14 @@ impl Fields {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
+    /// The value of a field, or this if it is empty.
+    pub fn text_or<'f>(&'f self, name: &str, usual: &'f str) -> &'f str {
+        match self.text(name) {
+            "" => usual,
+            text => text,
+        }
+    }
+
     /// The values of a field that may come several times.
     pub fn all<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.trim())

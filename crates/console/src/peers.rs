@@ -41,14 +41,6 @@ impl PeersPage<'_> {
     fn may_pair(&self) -> bool {
         self.frame.may_administer() && self.frame.sees_all_pools() && self.sites.is_ok()
     }
-
-    /// Minutes that the form for a token shows.
-    fn minutes(&self) -> &str {
-        match self.sent.text("minutes") {
-            "" => "60",
-            minutes => minutes,
-        }
-    }
 }
 
 /// The address to give to another site: a server that listens at all addresses of its machine names none.

@@ -42,13 +42,6 @@ impl VolumesPage<'_> {
         let open = self.pools.iter().filter(|pool| pool.state == PoolState::Open);
         open.filter_map(|pool| Some((pool.id.as_deref()?, pool.name.as_str())))
     }
-
-    fn unit(&self) -> &str {
-        match self.sent.text("size_unit") {
-            "" => "GiB",
-            unit => unit,
-        }
-    }
 }
 
 pub(crate) async fn list(visit: Visit) -> PageResult {
