@@ -142,7 +142,8 @@ Say it at both sites.")]
   spindle dr create queue mail/queue --to denver --mode async --behind 30s,256MiB --over push-back
   spindle dr create old mail/archive --to denver --mode periodic --every 15min --keep 8
 
-The volumes are consistent as a whole at the other site, also if they lie in several pools; then the group is in sync. Hosts are served meanwhile. A pool there has the same name, unless --pool names another one.")]
+The volumes are consistent as a whole at the other site, also if they lie in several pools; then the group is in sync. Hosts \
+are served meanwhile. A pool there has the same name, unless --pool names another one.")]
     Create {
         /// Name of the group, at both sites
         #[arg(value_name = "GROUP")]

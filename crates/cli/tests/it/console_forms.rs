@@ -1,22 +1,14 @@
 //! Forms of the console for drives, imports, initiators and tokens, and the map of segments, as plain HTTP meets them.
 
 use crate::{
-    console_pages::{MORE, ServedConsole},
+    console_pages::ServedConsole,
     exported::{Exported, noise, text},
     judged_exports::until,
     online_verbs::make_token,
     pool_drives::done,
-    sites_served::SITE,
     spindle::Bench,
 };
 use std::{fs, os::unix::fs::PermissionsExt};
-
-/// The console of the usual site, with the cookie of an administrator.
-fn served(bench: &Bench) -> (ServedConsole, String) {
-    let console = ServedConsole::begin(bench, &format!("{SITE}{MORE}"));
-    let cookie = console.login(bench, "state/admin-token");
-    (console, cookie)
-}
 
 /// Path of a pool's page.
 fn pool_path(console: &ServedConsole, cookie: &str, name: &str) -> String {
@@ -43,7 +35,7 @@ fn short_name(page: &str) -> String {
 #[test]
 fn drives_are_added_replaced_and_taken_out_by_forms_and_by_their_names_alone() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let post = |path: &str, fields: &[(&str, &str)]| console.post(path, &cookie, fields);
     let pool = pool_path(&console, &cookie, "logs");
     let before = drive_paths(&console, &cookie, &pool);
@@ -110,7 +102,7 @@ fn drives_are_added_replaced_and_taken_out_by_forms_and_by_their_names_alone() {
 #[test]
 fn a_drive_that_leaves_is_kept_after_all() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let pool = pool_path(&console, &cookie, "logs");
     let size = [("size", "112"), ("size_unit", "MiB")];
     assert_eq!(console.post(&format!("{pool}/drives"), &cookie, &size).status, 303);
@@ -137,7 +129,7 @@ fn a_drive_that_leaves_is_kept_after_all() {
 #[test]
 fn a_token_is_shown_once_and_refused_after_its_name_was_typed() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let fields = [("name", "desk"), ("role", "read"), ("pools", "logs"), ("days", "7")];
     let made = console.post("/access", &cookie, &fields);
     made.check("/access");
@@ -175,7 +167,7 @@ fn a_token_is_shown_once_and_refused_after_its_name_was_typed() {
 #[test]
 fn an_initiator_gets_rights_and_a_secret_that_no_page_shows() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let secret = "correct horse battery";
     let name = "iqn.2004-01.example:exchange2";
     let path = "/initiators/iqn.2004-01.example%3Aexchange2";
@@ -223,7 +215,7 @@ fn an_initiator_gets_rights_and_a_secret_that_no_page_shows() {
 #[test]
 fn the_map_of_segments_has_a_cell_for_each_and_says_which_lack_a_copy() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let pool = pool_path(&console, &cookie, "mail");
     let page = console.get(&format!("{pool}/segments"), &cookie);
     page.check("segments");
@@ -261,7 +253,7 @@ fn a_device_of_a_target_that_wants_chap_is_imported_by_a_form_that_takes_no_secr
     let of_target = ["disk.img", "--name", "disk", "--iscsi", "127.0.0.1:0", "--access", "access.toml"];
     let exported = Exported::begin(&bench, &of_target);
     let unit = exported.uris[0].clone();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let pool = pool_path(&console, &cookie, "mail");
     let path = format!("{pool}/imports");
     let import = |fields: &[(&str, &str)]| console.post(&path, &cookie, fields);

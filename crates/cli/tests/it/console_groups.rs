@@ -2,19 +2,13 @@
 
 use crate::{
     browser::Page,
-    console_pages::{MORE, ServedConsole},
+    console_pages::ServedConsole,
     exported::{is_here, judge},
     online_verbs::make_token,
     pool_drives::done,
     sites_served::SITE,
     spindle::Bench,
 };
-
-fn served(bench: &Bench) -> (ServedConsole, String) {
-    let console = ServedConsole::begin(bench, &format!("{SITE}{MORE}"));
-    let cookie = console.login(bench, "state/admin-token");
-    (console, cookie)
-}
 
 /// Makes a group of both volumes, and returns the path of its page.
 fn group_of_both(console: &ServedConsole, cookie: &str) -> String {
@@ -34,7 +28,7 @@ fn is_refused(page: &Page, status: u16, words: &str) {
 #[test]
 fn a_group_is_made_of_chosen_volumes_cut_cloned_and_deleted_and_its_volumes_stay() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let post = |path: &str, fields: &[(&str, &str)]| console.post(path, &cookie, fields);
     let volumes = ["mail/store", "logs/log"].map(|name| console.volume(&cookie, name));
     let list = console.get("/groups", &cookie);
@@ -99,7 +93,7 @@ fn a_group_is_rolled_back_in_both_pools_after_the_page_has_said_what_is_lost() {
         return;
     }
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let post = |path: &str, fields: &[(&str, &str)]| console.post(path, &cookie, fields);
     let io = |export: &str, command: &str| {
         let said = judge("qemu-io", &["-f", "raw", "-t", "none", "-c", command, console.uri(export)]);
@@ -138,7 +132,7 @@ fn a_group_is_rolled_back_in_both_pools_after_the_page_has_said_what_is_lost() {
 #[test]
 fn forms_of_groups_fit_the_role() {
     let bench = Bench::new();
-    let (console, cookie) = served(&bench);
+    let (console, cookie) = ServedConsole::usual(&bench);
     let path = group_of_both(&console, &cookie);
     assert_eq!(console.post(&format!("{path}/snapshots"), &cookie, &[("name", "monday")]).status, 303);
     let links = console.get(&path, &cookie).values("href");

@@ -47,6 +47,13 @@ impl ServedConsole {
         Self { served, browser: Browser::of_port(&address) }
     }
 
+    /// The console of the usual site, with the cookie of an administrator.
+    pub fn usual(bench: &Bench) -> (Self, String) {
+        let console = Self::begin(bench, &format!("{SITE}{MORE}"));
+        let cookie = console.login(bench, "state/admin-token");
+        (console, cookie)
+    }
+
     /// Begins a session with the token in a file, and returns its cookie.
     pub fn login(&self, bench: &Bench, token_file: &str) -> String {
         let token = fs::read_to_string(bench.path(token_file)).unwrap();
@@ -104,8 +111,7 @@ pub fn crawl(console: &ServedConsole, cookie: &str, mut look: impl FnMut(&str, &
 #[test]
 fn every_page_of_the_console_keeps_to_its_policy_and_is_small() {
     let bench = Bench::new();
-    let console = ServedConsole::begin(&bench, &format!("{SITE}{MORE}"));
-    let cookie = console.login(&bench, "state/admin-token");
+    let (console, cookie) = ServedConsole::usual(&bench);
     let found = crawl(&console, &cookie, |path, page| page.check(path));
     for path in [
         "/pools",
