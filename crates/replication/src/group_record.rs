@@ -12,8 +12,8 @@ use crate::{
         body::{BodyReader, BodyWriter},
     },
     group_state::{
-        FORKS_MAX, GroupRecords, GroupState, HELD_SNAPSHOTS_MAX, HeldSnapshot, JointPoint, JointPointState,
-        JointProgress, KeptFork,
+        FORKS_MAX, GroupRecords, GroupState, HELD_SNAPSHOTS_MAX, HeldSnapshot, JointMark, JointPoint,
+        JointPointState, JointProgress, JointSlot, KeptFork,
     },
     joint_group::{JOINT_PARTS_MAX, JoinId, JointPart},
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
@@ -24,7 +24,7 @@ use array::{
     format::{Fence, GroupId, SiteId, SnapshotId, Stamp, VolumeId, WallNanoseconds},
     pool::Pool,
 };
-use std::{rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::LocalFuture;
 
 /// Version of the record of a group without a witness.
@@ -39,6 +39,8 @@ const VERSION_OF_PART: u16 = 4;
 const VERSION_WITH_HELD: u16 = 5;
 /// Version of the record of a part of a group with a witness: programs that know less would have each part ask for itself.
 const VERSION_OF_WATCHED_PART: u16 = 6;
+/// Version of the record of a part that is not in sync, or has marks: programs that know less would show parts of several moments.
+const VERSION_WITH_MARKS: u16 = 7;
 /// Addresses of a witness.
 pub const WITNESS_ADDRESSES_MAX: usize = 8;
 /// Bytes of an address.
@@ -85,8 +87,8 @@ impl GroupSettings {
                 "the number of pools of a group",
             ),
             (
-                matches!(self.mode, ReplicationMode::Sync { .. }),
-                "a group of several pools that is not in sync",
+                !matches!(self.mode, ReplicationMode::Periodic { .. }),
+                "a group of several pools that is periodic",
             ),
         ];
         rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what))
@@ -116,9 +118,7 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error(
-        "the record has version {0}, and this program knows up to {VERSION_OF_WATCHED_PART}: use a newer one"
-    )]
+    #[error("the record has version {0}, and this program knows up to {VERSION_WITH_MARKS}: use a newer one")]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -167,6 +167,9 @@ impl GroupRecord {
         if let Some(part) = settings.joint {
             writer.bytes(&part.whole.0).u8(part.index).u8(part.parts);
             write_progress(writer, &state.joint);
+            if version >= VERSION_WITH_MARKS {
+                write_marks(writer, &state.joint);
+            }
         }
         if version >= VERSION_WITH_HELD {
             write_held(writer, &state.held);
@@ -178,7 +181,9 @@ impl GroupRecord {
     fn version(&self) -> u16 {
         let Self { settings, state, .. } = self;
         let has_plan = state.suspension.is_some() || state.merge != MergePlan::default();
+        let is_sync = matches!(settings.mode, ReplicationMode::Sync { .. });
         match has_plan || !state.forks.is_empty() {
+            _ if settings.joint.is_some() && (!is_sync || state.joint.has_marks()) => VERSION_WITH_MARKS,
             _ if settings.joint.is_some() && settings.auto.is_some() => VERSION_OF_WATCHED_PART,
             _ if !state.held.is_empty() => VERSION_WITH_HELD,
             _ if settings.joint.is_some() => VERSION_OF_PART,
@@ -198,7 +203,7 @@ impl GroupRecord {
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
         let version = reader.u16()?;
-        if !(VERSION..=VERSION_OF_WATCHED_PART).contains(&version) {
+        if !(VERSION..=VERSION_WITH_MARKS).contains(&version) {
             return Err(GroupRecordError::Version(version));
         }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
@@ -237,6 +242,9 @@ impl GroupRecord {
             let whole = GroupId(reader.array()?);
             settings.joint = Some(JointPart { whole, index: reader.u8()?, parts: reader.u8()? });
             state.joint = read_progress(&mut reader)?;
+            if version >= VERSION_WITH_MARKS {
+                read_marks(&mut reader, &mut state.joint)?;
+            }
         }
         if version >= VERSION_WITH_HELD {
             state.held = read_held(&mut reader)?;
@@ -279,6 +287,10 @@ impl GroupRecord {
             (state.role == SiteRole::Secondary || !state.joint.is_apart(), "a primary with a joint state"),
             (state.joint.cutting.is_none() || state.joint.point.is_none(), "the cut of a joint state"),
             (state.joint.point.as_ref().is_none_or(is_joint_point), "the joint state"),
+            (
+                state.joint.next.as_ref().is_none_or(|next| is_mark(next, &state.joint)),
+                "the next joint state",
+            ),
             (held.len() == state.held.len(), "a held snapshot that is there twice"),
             (state.role == SiteRole::Secondary || held.is_empty(), "a primary that holds snapshots"),
         ];
@@ -288,8 +300,19 @@ impl GroupRecord {
 }
 
 fn is_joint_point(point: &JointPoint) -> bool {
-    let is_whole = |state: &JointPointState| state.lineage.parts() == 1 && state.has <= state.cut;
     point.join != JoinId::NONE && point.state.as_ref().is_none_or(is_whole)
+}
+
+fn is_whole(state: &JointPointState) -> bool {
+    state.lineage.parts() == 1 && state.has <= state.cut
+}
+
+/// A mark lies in the other cut than the joint state, or in the same one at the same stamp.
+fn is_mark(next: &JointMark, progress: &JointProgress) -> bool {
+    let Some(point) = &progress.point else { return false };
+    let is_beside =
+        point.state.as_ref().is_none_or(|state| state.slot != next.state.slot || state.cut == next.state.cut);
+    next.mark != JoinId::NONE && is_whole(&next.state) && is_beside
 }
 
 fn write_progress(writer: &mut BodyWriter, progress: &JointProgress) {
@@ -301,26 +324,61 @@ fn write_progress(writer: &mut BodyWriter, progress: &JointProgress) {
     let Some(point) = &progress.point else { return };
     writer.bytes(&point.join.0).u8(point.state.is_some().into());
     if let Some(state) = &point.state {
-        writer.u64(state.has.0).u64(state.cut.0).u64(state.complete_until.0).lineage(Some(&state.lineage));
+        write_joint_state(writer, state);
+    }
+}
+
+fn write_joint_state(writer: &mut BodyWriter, state: &JointPointState) {
+    writer.u64(state.has.0).u64(state.cut.0).u64(state.complete_until.0).lineage(Some(&state.lineage));
+}
+
+/// Marks of a part: the last one that became the joint state, the cut that has it, and the next one.
+fn write_marks(writer: &mut BodyWriter, progress: &JointProgress) {
+    let slot = |state: &JointPointState| u8::from(state.slot == JointSlot::Second);
+    let of_point = progress.point.as_ref().and_then(|point| point.state.as_ref());
+    writer.bytes(&progress.marked.0).u8(of_point.map_or(0, slot)).u8(progress.next.is_some().into());
+    if let Some(JointMark { mark, state }) = &progress.next {
+        writer.bytes(&mark.0).u8(slot(state));
+        write_joint_state(writer, state);
     }
 }
 
 fn read_progress(reader: &mut BodyReader<'_>) -> Result<JointProgress, FrameError> {
     let joined = JoinId(reader.array()?);
     let cutting = if reader.flag()? { Some(Stamp(reader.u64()?)) } else { None };
-    if !reader.flag()? {
-        return Ok(JointProgress { joined, cutting, point: None });
-    }
-    let join = JoinId(reader.array()?);
-    let mut point = JointPoint { join, state: None };
+    let mut progress = JointProgress { joined, cutting, ..JointProgress::default() };
     if reader.flag()? {
-        let (has, cut) = (Stamp(reader.u64()?), Stamp(reader.u64()?));
-        let complete_until = WallNanoseconds(reader.u64()?);
-        let lineage = reader.lineage()?;
-        let lineage = lineage.ok_or_else(|| reader.fault(FrameFault::Value("the joint state")))?;
-        point.state = Some(JointPointState { has, cut, complete_until, lineage });
+        let join = JoinId(reader.array()?);
+        let state = if reader.flag()? { Some(read_joint_state(reader)?) } else { None };
+        progress.point = Some(JointPoint { join, state });
     }
-    Ok(JointProgress { joined, cutting, point: Some(point) })
+    Ok(progress)
+}
+
+fn read_joint_state(reader: &mut BodyReader<'_>) -> Result<JointPointState, FrameError> {
+    let (has, cut) = (Stamp(reader.u64()?), Stamp(reader.u64()?));
+    let complete_until = WallNanoseconds(reader.u64()?);
+    let lineage = reader.lineage()?;
+    let lineage = lineage.ok_or_else(|| reader.fault(FrameFault::Value("the joint state")))?;
+    Ok(JointPointState { has, cut, complete_until, lineage, slot: JointSlot::First })
+}
+
+fn read_marks(reader: &mut BodyReader<'_>, progress: &mut JointProgress) -> Result<(), FrameError> {
+    let slot =
+        |reader: &mut BodyReader<'_>| Ok(if reader.flag()? { JointSlot::Second } else { JointSlot::First });
+    progress.marked = JoinId(reader.array()?);
+    let of_point = slot(reader)?;
+    match progress.point.as_mut().and_then(|point| point.state.as_mut()) {
+        Some(state) => state.slot = of_point,
+        None if of_point == JointSlot::First => {}
+        None => return Err(reader.fault(FrameFault::Value("the cut of a joint state"))),
+    }
+    if reader.flag()? {
+        let (mark, slot) = (JoinId(reader.array()?), slot(reader)?);
+        let state = JointPointState { slot, ..read_joint_state(reader)? };
+        progress.next = Some(JointMark { mark, state });
+    }
+    Ok(())
 }
 
 fn read_auto(reader: &mut BodyReader<'_>) -> Result<AutoFailover, FrameError> {
@@ -443,21 +501,36 @@ fn read_mode(reader: &mut BodyReader<'_>) -> Result<ReplicationMode, FrameError>
 pub struct PoolRecords {
     pool: Rc<Pool>,
     group: GroupId,
-    settings: GroupSettings,
+    settings: Rc<RefCell<GroupSettings>>,
 }
 
 impl PoolRecords {
     /// The place of one group.
     pub fn new(pool: &Rc<Pool>, group: GroupId, settings: GroupSettings) -> Self {
-        Self { pool: Rc::clone(pool), group, settings }
+        Self { pool: Rc::clone(pool), group, settings: Rc::new(RefCell::new(settings)) }
+    }
+
+    fn put_record(&self, record: &GroupRecord) -> LocalFuture<Result<(), Error>> {
+        let (pool, group, bytes) = (Rc::clone(&self.pool), self.group, record.encode());
+        Box::pin(async move { pool.put_replication_record(group, bytes).await })
     }
 }
 
 impl GroupRecords for PoolRecords {
     fn put(&self, state: &GroupState) -> LocalFuture<Result<(), Error>> {
-        let record = GroupRecord { group: self.group, settings: self.settings.clone(), state: state.clone() };
-        let (pool, group) = (Rc::clone(&self.pool), self.group);
-        Box::pin(async move { pool.put_replication_record(group, record.encode()).await })
+        let settings = self.settings.borrow().clone();
+        self.put_record(&GroupRecord { group: self.group, settings, state: state.clone() })
+    }
+
+    fn put_with_mode(&self, state: &GroupState, mode: ReplicationMode) -> LocalFuture<Result<(), Error>> {
+        let settings = GroupSettings { mode, ..self.settings.borrow().clone() };
+        let put = self.put_record(&GroupRecord { group: self.group, settings, state: state.clone() });
+        let known = Rc::clone(&self.settings);
+        Box::pin(async move {
+            put.await?;
+            known.borrow_mut().mode = mode;
+            Ok(())
+        })
     }
 }
 

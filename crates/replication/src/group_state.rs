@@ -5,6 +5,7 @@ use crate::{
     joint_group::JoinId,
     lineage::Lineage,
     merge_plan::{MergePlan, Suspension},
+    session::ReplicationMode,
 };
 use array::{
     error::Error,
@@ -58,6 +59,34 @@ pub struct JointPointState {
     /// Everything that hosts were answered until then is in it, by the clock of the primary; 0 if nothing is known.
     pub complete_until: WallNanoseconds,
     pub lineage: Lineage,
+    /// The one of both cuts of joint states that has it: the next one lies in the other.
+    pub slot: JointSlot,
+}
+
+/// One of both cuts of joint states that a part may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JointSlot {
+    #[default]
+    First,
+    Second,
+}
+
+impl JointSlot {
+    pub const BOTH: [Self; 2] = [Self::First, Self::Second];
+
+    pub fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+}
+
+/// A later state of a part that is kept, and is its joint state once all parts keep theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JointMark {
+    pub mark: JoinId,
+    pub state: JointPointState,
 }
 
 /// Relation of a part to the others of its group, at a secondary.
@@ -68,12 +97,22 @@ pub struct JointProgress {
     /// The volumes have everything up to there while the cut of a joint state is taken, which may take a stamp.
     pub cutting: Option<Stamp>,
     pub point: Option<JointPoint>,
+    /// Of a part that has a joint state.
+    pub next: Option<JointMark>,
+    /// The last mark that became the joint state. It stays, as `joined` does.
+    pub marked: JoinId,
 }
 
 impl JointProgress {
     /// Its volumes may have what does not fit to the other parts.
     pub fn is_apart(&self) -> bool {
         self.cutting.is_some() || self.point.is_some()
+    }
+
+    /// It has what only groups with marks have.
+    pub fn has_marks(&self) -> bool {
+        let slot = self.point.as_ref().and_then(|point| point.state.as_ref()).map(|state| state.slot);
+        self.next.is_some() || self.marked != JoinId::NONE || slot == Some(JointSlot::Second)
     }
 }
 
@@ -129,4 +168,7 @@ impl GroupState {
 pub trait GroupRecords {
     /// Keeps a state instead of the one before. Resolves when it is stable.
     fn put(&self, state: &GroupState) -> LocalFuture<Result<(), Error>>;
+    /// Keeps a state together with another mode of the group: after a crash there are both or none. Later states are kept with
+    /// that mode.
+    fn put_with_mode(&self, state: &GroupState, mode: ReplicationMode) -> LocalFuture<Result<(), Error>>;
 }

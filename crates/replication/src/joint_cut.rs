@@ -27,6 +27,8 @@ use world::{World, with_deadline};
 const GATHERED_MAX: Duration = Duration::from_secs(5);
 /// Time for which a part that is held waits for the others.
 const HELD_MAX: Duration = Duration::from_millis(500);
+/// Time for which hosts of a part wait for the others to be held, at most; they are in a few milliseconds.
+pub(crate) const HOSTS_HELD_MAX: Duration = Duration::from_millis(50);
 
 /// Identity of a cut: all parts name the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,18 @@ impl JointGroup {
     }
 }
 
+impl JointGroup {
+    /// Takes part in setting a mark, whose identity all parts learn here; `None` if the part has taken part in this one.
+    pub(crate) fn join_mark(&self, part: usize, fresh: JointCutId) -> Option<(JointCutId, JointCutPart)> {
+        let meeting = self.marking(|parts| {
+            let (progress, changed) = (Mutex::default(), Notify::new());
+            Arc::new(CutMeeting { cut: fresh, parts, progress, changed })
+        });
+        let (cut, is_new) = (meeting.cut, meeting.progress().taking_part.insert(part));
+        is_new.then_some((cut, JointCutPart { meeting, part }))
+    }
+}
+
 impl CutMeeting {
     fn progress(&self) -> MutexGuard<'_, CutProgress> {
         // Each change is one insertion or one assignment.
@@ -98,6 +112,11 @@ impl JointCutPart {
     /// This part is held: waits until all are.
     pub async fn hold(&self, world: &World) -> Result<(), JointCutFailure> {
         self.reach(world, JointCutStep::Held, HELD_MAX).await
+    }
+
+    /// The same at a primary, whose hosts wait meanwhile.
+    pub async fn hold_hosts(&self, world: &World) -> Result<(), JointCutFailure> {
+        self.reach(world, JointCutStep::Held, HOSTS_HELD_MAX).await
     }
 
     /// Makes the cut fail, unless all parts were held. Returns the reason for which it fails, which may be that of another part.

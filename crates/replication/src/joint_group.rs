@@ -16,15 +16,22 @@
 //!
 //! 1. A part answers hosts without its peer only while the parts are apart, and no channel runs that was begun, or was
 //!    joined, before they were.
-//! 2. The parts join only while each of them answers no more than its peer confirmed.
+//! 2. The parts join only while each of them answers no more than its peer confirmed. So one whose pool is not open keeps the
+//!    others from joining.
 //! 3. A part that may not answer without its peer answers what that confirmed, once the parts are together.
 //! 4. A join has an identity, and is never begun twice: if one part of the secondary has joined under it, all have.
-//! 5. With a witness, the secondary asks for the right only while no part of it follows, and from then on none does until it
+//! 5. Parts that are not in sync stay apart, and show marks: moments at which none of them answered. A mark is shown once the
+//!    secondaries of all parts keep it, and no other is set before all of them know.
+//! 6. With a witness, the secondary asks for the right only while no part of it follows, and from then on none does until it
 //!    was refused, or all parts lead.
 //!
 //! Parts run on threads of their own: this is all they share.
 
-use crate::{joint_cut::CutMeeting, witness::held_right::HeldRight};
+use crate::{
+    joint_cut::CutMeeting,
+    planted::{self, ReplicationBug},
+    witness::held_right::HeldRight,
+};
 use array::format::GroupId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -99,6 +106,35 @@ struct PartStanding {
     joined: JoinId,
     /// As a secondary it has no channel, and has promised its primary nothing that still holds.
     is_free: bool,
+    /// It streams, and none of its hosts waits for the peer.
+    may_mark: bool,
+    /// It has writes behind the last mark that its peer shows.
+    has_news: bool,
+    /// The last mark that this side shows as a secondary.
+    marked: JoinId,
+    /// It is open here, and secondary.
+    follows: bool,
+}
+
+/// A mark that all parts have set, on its way to their secondaries.
+#[derive(Clone, Debug)]
+struct MarkProgress {
+    mark: JoinId,
+    /// Parts whose secondaries keep it.
+    ready: Vec<bool>,
+    /// Parts whose secondaries know that all do.
+    noted: Vec<bool>,
+}
+
+impl MarkProgress {
+    /// It is shown from now on, whatever happens.
+    fn is_kept(&self) -> bool {
+        self.ready.iter().all(|ready| *ready)
+    }
+
+    fn is_over(&self) -> bool {
+        self.noted.iter().all(|noted| *noted)
+    }
 }
 
 struct JointState {
@@ -112,6 +148,12 @@ struct JointState {
     parts: Vec<PartStanding>,
     /// The cut under way, as long as a part takes part in it.
     meeting: Weak<CutMeeting>,
+    /// The mark that is being set, as long as a part takes part in that.
+    marking: Weak<CutMeeting>,
+    /// The last mark that was set.
+    mark: Option<MarkProgress>,
+    /// Parts that are not in sync have their hosts wait for the peer, so that all come together.
+    gathers: bool,
     takeover: Takeover,
 }
 
@@ -130,8 +172,20 @@ impl JointGroup {
         assert!((2..=JOINT_PARTS_MAX).contains(&parts), "a joint group has several parts");
         let parts = vec![PartStanding::default(); parts];
         let (phase, join) = (JointPhase::Apart, JoinId::NONE);
-        let (right, meeting, takeover) = (HeldRight::new(parts.len()), Weak::new(), Takeover::None);
-        let state = JointState { phase, join, era: 1, numbers: 0, parts, meeting, takeover };
+        let (right, takeover) = (HeldRight::new(parts.len()), Takeover::None);
+        let (meeting, marking) = (Weak::new(), Weak::new());
+        let state = JointState {
+            phase,
+            join,
+            era: 1,
+            numbers: 0,
+            parts,
+            meeting,
+            marking,
+            mark: None,
+            gathers: false,
+            takeover,
+        };
         Arc::new(Self { state: Mutex::new(state), right })
     }
 
@@ -145,11 +199,12 @@ impl JointGroup {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pool of a part is open; `joined`: the last join that its record has. Returns the number of this opening.
-    pub(crate) fn enter(&self, part: usize, joined: JoinId) -> u64 {
+    /// The pool of a part is open; with the last join and the last mark that its record has. Returns the number of this
+    /// opening.
+    pub(crate) fn enter(&self, part: usize, (joined, marked): (JoinId, JoinId)) -> u64 {
         let mut state = self.lock();
         let opening = state.next_number();
-        state.parts[part] = PartStanding { opening, joined, ..PartStanding::default() };
+        state.parts[part] = PartStanding { opening, joined, marked, ..PartStanding::default() };
         opening
     }
 
@@ -179,6 +234,8 @@ impl JointGroup {
     pub(crate) fn begin_leading(&self, part: usize, fresh: JoinId) -> u64 {
         let mut state = self.lock();
         state.part_ways(fresh);
+        state.forget_mark();
+        state.gathers = false;
         let leading = state.next_number();
         state.parts[part] = PartStanding { leading, ..state.parts[part].at_rest() };
         if state.parts.iter().all(|part| part.leading > 0) {
@@ -198,8 +255,10 @@ impl JointGroup {
     /// A channel of a part begins, or has ended: then nothing more of it is sent.
     pub(crate) fn note_channel(&self, part: usize, is_connected: bool, fresh: JoinId) {
         let mut state = self.lock();
+        state.forget_mark();
         let standing = &mut state.parts[part];
         (standing.is_connected, standing.is_close, standing.era) = (is_connected, false, None);
+        standing.may_mark = false;
         if state.phase == JointPhase::Joining {
             // Its peer may have joined or not.
             state.part_ways(fresh);
@@ -257,10 +316,88 @@ impl JointGroup {
     pub(crate) fn note_close(&self, part: usize, is_close: bool) {
         let mut state = self.lock();
         state.parts[part].is_close = is_close && state.parts[part].era == Some(state.era);
-        if state.phase == JointPhase::Apart && state.leading().all(|part| part.is_close) {
+        let is_planted = planted::is(ReplicationBug::JoinedWithoutAbsent);
+        // One that is not open here may have answered what its peer lacks.
+        let is_absent = |part: &PartStanding| part.follows || part.leading == 0 && is_planted;
+        let is_ready = |part: &PartStanding| is_absent(part) || part.leading > 0 && part.is_close;
+        let has_close = state.leading().any(|part| part.is_close);
+        if state.phase == JointPhase::Apart && has_close && state.parts.iter().all(is_ready) {
             state.phase = JointPhase::Joining;
             state.parts.iter_mut().for_each(|part| part.has_joined = false);
         }
+    }
+
+    /// A part streams and has no host that waits for its peer, or not; it has what the last mark lacks, or not.
+    pub(crate) fn note_may_mark(&self, part: usize, (may_mark, has_news): (bool, bool)) {
+        let mut state = self.lock();
+        state.parts[part].may_mark = may_mark && state.parts[part].era == Some(state.era);
+        state.parts[part].has_news = has_news;
+    }
+
+    /// A part has what the last mark lacks.
+    pub(crate) fn has_news(&self) -> bool {
+        self.lock().parts.iter().any(|part| part.has_news)
+    }
+
+    /// True if a mark may be set now: all parts may, and the one before is known to all secondaries.
+    pub(crate) fn may_mark(&self) -> bool {
+        let state = self.lock();
+        let is_ready = |part: &PartStanding| part.leading > 0 && part.may_mark;
+        let is_over = state.mark.as_ref().is_none_or(|mark| !mark.is_kept() || mark.is_over());
+        state.phase == JointPhase::Apart && !state.gathers && is_over && state.parts.iter().all(is_ready)
+    }
+
+    /// All parts were held at a mark.
+    pub(crate) fn note_mark_set(&self, mark: JoinId) {
+        let mut state = self.lock();
+        if state.mark.as_ref().is_none_or(|known| known.mark != mark) {
+            let none = vec![false; state.parts.len()];
+            state.mark = Some(MarkProgress { mark, ready: none.clone(), noted: none });
+        }
+    }
+
+    /// The secondary of a part keeps the mark.
+    pub(crate) fn note_mark_ready(&self, part: usize, mark: JoinId) {
+        let mut state = self.lock();
+        if let Some(known) = state.mark.as_mut().filter(|known| known.mark == mark) {
+            known.ready[part] = true;
+        }
+    }
+
+    /// A mark that is not kept by all is none.
+    pub(crate) fn give_up_mark(&self, mark: JoinId) {
+        let mut state = self.lock();
+        if state.mark.as_ref().is_some_and(|known| known.mark == mark) {
+            state.forget_mark();
+        }
+    }
+
+    /// The mark of which the secondary of a part has to hear that all keep it.
+    pub(crate) fn kept_mark(&self, part: usize) -> Option<JoinId> {
+        let state = self.lock();
+        let mark = state.mark.as_ref().filter(|mark| mark.is_kept() && !mark.noted[part]);
+        mark.map(|mark| mark.mark)
+    }
+
+    /// The secondary of a part shows a mark.
+    pub(crate) fn note_mark_noted(&self, part: usize, mark: JoinId) {
+        let mut state = self.lock();
+        if let Some(known) = state.mark.as_mut().filter(|known| known.mark == mark) {
+            known.noted[part] = true;
+        }
+    }
+
+    /// Has the hosts of all parts wait for the peer, so that the parts come together.
+    pub(crate) fn begin_gathering(&self) {
+        self.lock().gathers = true;
+    }
+
+    pub(crate) fn end_gathering(&self) {
+        self.lock().gathers = false;
+    }
+
+    pub(crate) fn gathers(&self) -> bool {
+        self.lock().gathers
     }
 
     /// The join that the secondary has to hear of.
@@ -312,6 +449,11 @@ impl JointGroup {
         self.lock().leading().any(|part| part.is_connected)
     }
 
+    /// A part is secondary here.
+    pub(crate) fn note_following(&self, part: usize) {
+        self.lock().parts[part].follows = true;
+    }
+
     /// A part begins to follow over a channel. False while this site takes over: the channel is to end.
     pub(crate) fn begin_following(&self, part: usize) -> bool {
         let mut state = self.lock();
@@ -357,6 +499,31 @@ impl JointGroup {
         })
     }
 
+    /// The mark that is being set, or a new one for so many parts.
+    pub(crate) fn marking(&self, new: impl FnOnce(usize) -> Arc<CutMeeting>) -> Arc<CutMeeting> {
+        let mut state = self.lock();
+        state.marking.upgrade().unwrap_or_else(|| {
+            let meeting = new(state.parts.len());
+            state.marking = Arc::downgrade(&meeting);
+            meeting
+        })
+    }
+
+    /// A part of this side takes part in a cut: none may show another state before that is over.
+    pub(crate) fn is_cut_under_way(&self) -> bool {
+        self.lock().meeting.strong_count() > 0
+    }
+
+    /// This side shows a mark as a secondary, with one of its parts.
+    pub(crate) fn note_own_mark(&self, part: usize, mark: JoinId) {
+        self.lock().parts[part].marked = mark;
+    }
+
+    /// A part of this side shows this mark.
+    pub(crate) fn has_marked(&self, mark: JoinId) -> bool {
+        mark != JoinId::NONE && self.lock().parts.iter().any(|part| part.marked == mark)
+    }
+
     /// This side has joined as a secondary, with one of its parts.
     pub(crate) fn note_own_join(&self, part: usize, join: JoinId) {
         self.lock().parts[part].joined = join;
@@ -371,7 +538,7 @@ impl JointGroup {
 impl PartStanding {
     /// The rest of a part without a flow as primary.
     fn at_rest(&self) -> Self {
-        Self { opening: self.opening, joined: self.joined, ..Self::default() }
+        Self { opening: self.opening, joined: self.joined, marked: self.marked, ..Self::default() }
     }
 }
 
@@ -383,6 +550,11 @@ impl JointState {
     fn next_number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
+    }
+
+    /// A mark that not all secondaries keep will never be kept: one of them may have lost it.
+    fn forget_mark(&mut self) {
+        self.mark.take_if(|mark| !mark.is_kept());
     }
 
     /// A join that was begun is never begun again.
@@ -399,11 +571,55 @@ mod tests {
     use super::*;
 
     const FRESH: JoinId = JoinId([1; 16]);
+    const NONE: (JoinId, JoinId) = (JoinId::NONE, JoinId::NONE);
+
+    #[test]
+    fn a_mark_is_kept_by_all_or_by_none_and_no_other_is_set_before_all_know() {
+        let (group, _) = secondary();
+        let join = group.lock().join;
+        for part in [0, 1] {
+            group.begin_leading(part, FRESH);
+        }
+        for part in [0, 1] {
+            group.note_channel(part, true, FRESH);
+        }
+        for part in [0, 1] {
+            assert_ne!(group.pass_gate(part), JointGate::Wait, "{join:?}");
+            assert!(!group.may_mark(), "part {part} does not stream yet");
+            group.note_may_mark(part, (true, true));
+        }
+        assert!(group.may_mark());
+        let (one, other) = (JoinId([7; 16]), JoinId([8; 16]));
+        group.note_mark_set(one);
+        group.note_mark_ready(0, one);
+        assert_eq!(group.kept_mark(0), None, "the other part may not keep it");
+        // A part loses its line.
+        group.note_channel(1, false, FRESH);
+        group.note_channel(1, true, FRESH);
+        group.pass_gate(1);
+        group.note_may_mark(1, (true, true));
+        group.note_mark_ready(1, one);
+        assert_eq!((group.kept_mark(0), group.may_mark()), (None, true), "it is none any more");
+        group.note_mark_set(other);
+        group.note_mark_ready(0, other);
+        group.note_mark_ready(1, other);
+        group.note_channel(1, false, FRESH);
+        assert_eq!((group.kept_mark(0), group.kept_mark(1)), (Some(other), Some(other)), "whatever happens");
+        group.note_channel(1, true, FRESH);
+        group.pass_gate(1);
+        group.note_may_mark(1, (true, true));
+        group.note_mark_noted(0, other);
+        assert!(!group.may_mark(), "one does not know");
+        group.note_mark_noted(1, other);
+        assert!(group.may_mark());
+        group.begin_gathering();
+        assert!(!group.may_mark());
+    }
 
     /// Both parts of a secondary.
     fn secondary() -> (Arc<JointGroup>, [u64; 2]) {
         let group = JointGroup::new(2);
-        let openings = [0, 1].map(|part| group.enter(part, JoinId::NONE));
+        let openings = [0, 1].map(|part| group.enter(part, NONE));
         (group, openings)
     }
 
@@ -441,7 +657,7 @@ mod tests {
         assert!(!group.begin_takeover(1));
         group.leave(1, openings[1]);
         assert!(!group.begin_takeover(0), "a part is not here");
-        group.enter(1, JoinId::NONE);
+        group.enter(1, NONE);
         assert!(group.begin_takeover(1));
         let closed = group.lock().parts[1].opening;
         group.leave(1, closed);

@@ -2,13 +2,14 @@
 
 use crate::{
     connect::SiteRole,
-    group_state::{GroupRecords, GroupState},
+    group_state::{GroupRecords, GroupState, JointSlot},
     held_snapshots::SnapshotLocks,
     joint_group::JointGroup,
     lineage::Lineage,
     merge_gate::MergeGate,
     merge_plan::{MergePlan, Suspension},
     secondary::{ForkVolume, forks},
+    session::ReplicationMode,
     transfer_meter::TransferMeter,
     witness::keeper::LeaseKeeper,
 };
@@ -150,7 +151,11 @@ impl GroupMember {
     ///
     /// If it is one.
     pub fn use_joint(&self, joint: Arc<JointGroup>, part: usize) {
-        self.opening.set(joint.enter(part, self.state.borrow().joint.joined));
+        let (joined, marked) = {
+            let progress = &self.state.borrow().joint;
+            (progress.joined, progress.marked)
+        };
+        self.opening.set(joint.enter(part, (joined, marked)));
         assert!(self.joint.set((joint, part)).is_ok(), "a part is of one group");
     }
 
@@ -166,9 +171,12 @@ impl GroupMember {
         self.joint.get()
     }
 
-    /// A secondary keeps the last states that passes brought, so many.
-    pub fn keep_points(&self, count: u16) {
-        self.kept_points.set(count);
+    /// A secondary keeps as many of the last states that passes brought as the mode says.
+    pub fn keep_points_of(&self, mode: ReplicationMode) {
+        self.kept_points.set(match mode {
+            ReplicationMode::Periodic { kept, .. } => kept,
+            ReplicationMode::Sync { .. } | ReplicationMode::Async { .. } => 0,
+        });
     }
 
     pub(crate) fn points_kept(&self) -> usize {
@@ -225,6 +233,39 @@ impl GroupMember {
     /// Changes the state once it is stable.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut GroupState)) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
+        self.record(None, change).await
+    }
+
+    /// Changes the mode together with the state, once both are stable.
+    pub(crate) async fn change_mode(
+        &self,
+        mode: ReplicationMode,
+        change: impl FnOnce(&mut GroupState),
+    ) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        self.record(Some(mode), change).await
+    }
+
+    /// The primary's mode holds at its secondary, too, from now on: false if this side is none.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be recorded.
+    pub async fn follow_mode(&self, mode: ReplicationMode) -> Result<bool> {
+        let _one_at_a_time = self.changing.lock().await;
+        if self.role() != SiteRole::Secondary {
+            return Ok(false);
+        }
+        self.record(Some(mode), |_| ()).await?;
+        Ok(true)
+    }
+
+    /// Records a change of the state, and of the mode. To be called while no other change is under way.
+    async fn record(
+        &self,
+        mode: Option<ReplicationMode>,
+        change: impl FnOnce(&mut GroupState),
+    ) -> Result<()> {
         let mut state = self.state();
         change(&mut state);
         // Nothing is sent by a secondary anyway.
@@ -233,7 +274,13 @@ impl GroupMember {
             // They are its own from now on, and so is the rule for how long they stay.
             state.held = Vec::new();
         }
-        self.records.put(&state).await?;
+        match mode {
+            None => self.records.put(&state).await?,
+            Some(mode) => {
+                self.records.put_with_mode(&state, mode).await?;
+                self.keep_points_of(mode);
+            }
+        }
         *self.state.borrow_mut() = state;
         Ok(())
     }
@@ -243,9 +290,20 @@ impl GroupMember {
         self.cut_of(b"shown cut of it.")
     }
 
-    /// Identity of the cut that shows the state in which the volumes fit to the other parts of the group.
-    pub(crate) fn joint_cut(&self) -> SnapshotId {
-        self.cut_of(b"joint state.....")
+    /// Identity of a cut that shows a state in which the volumes fit to the other parts of the group.
+    pub(crate) fn joint_cut(&self, slot: JointSlot) -> SnapshotId {
+        match slot {
+            JointSlot::First => self.cut_of(b"joint state....."),
+            JointSlot::Second => self.cut_of(b"joint state, two"),
+        }
+    }
+
+    /// Deletes the cuts of joint states.
+    pub(crate) async fn delete_joint_cuts(&self) -> Result<()> {
+        for slot in JointSlot::BOTH {
+            self.pool.delete_cut(&self.ids(), self.joint_cut(slot)).await?;
+        }
+        Ok(())
     }
 
     /// Identity of a cut for a purpose: the group has one of each at most.

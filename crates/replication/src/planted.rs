@@ -43,6 +43,16 @@ pub enum ReplicationBug {
     VerifiedTooLate,
     /// A pass ignores the rate that people set.
     RateIgnored,
+    /// Parts join without one whose pool is not open.
+    JoinedWithoutAbsent,
+    /// A part sets its mark before it meets the others.
+    MarkedBeforeOthers,
+    /// A secondary shows a mark before all parts keep it.
+    MarkShownApart,
+    /// A part does not look whether another one shows the mark that it keeps.
+    MarkNotSettled,
+    /// A group that goes over to sync is recorded as one that has answered nothing without its peer.
+    AloneForgottenInMode,
     /// A suspended primary that returned streams once it has compared.
     SuspensionForgotten,
     /// The stream omits sizes: only what a resize discards is sent.
@@ -132,18 +142,26 @@ impl ReplicationBug {
     /// Bugs of groups that are suspended and resumed.
     pub const OF_SUSPENSIONS: [Self; 2] = [Self::RateIgnored, Self::SuspensionForgotten];
 
+    /// Bugs of groups whose mode changes, each with a seed of a life that shows it.
+    pub const OF_MODES: [(Self, u64); 1] = [(Self::AloneForgottenInMode, 46)];
+
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
-    pub const OF_JOINT_GROUPS: [(Self, u64); 5] = [
-        (Self::AnsweredApart, 691),
-        (Self::PartedWithoutOthers, 30),
-        (Self::JoinedTooEarly, 78),
-        (Self::JointStateIgnored, 148),
+    pub const OF_JOINT_GROUPS: [(Self, u64); 6] = [
+        (Self::JoinedWithoutAbsent, 90),
+        (Self::AnsweredApart, 1042),
+        (Self::PartedWithoutOthers, 36),
+        (Self::JoinedTooEarly, 62),
+        (Self::JointStateIgnored, 62),
         (Self::JoinNotSettled, 224),
     ];
 
+    /// Bugs of marks of such groups, which are not in sync, each with a seed of a life that shows it.
+    pub const OF_MARKS: [(Self, u64); 3] =
+        [(Self::MarkedBeforeOthers, 1), (Self::MarkShownApart, 4), (Self::MarkNotSettled, 5)];
+
     /// Bugs of clones of such groups, each with a seed of a life that shows it.
     pub const OF_JOINT_CLONES: [(Self, u64); 3] =
-        [(Self::ClonedAtOwnMoment, 17), (Self::CutWithoutHold, 3), (Self::ClonedApart, 15)];
+        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 8), (Self::ClonedApart, 15)];
 
     /// Bugs of such groups with a witness, each with a seed of a life that shows it.
     pub const OF_JOINT_TAKEOVERS: [(Self, u64); 1] = [(Self::SyncOfOnePart, 83)];

@@ -27,7 +27,7 @@ impl VersionRange {
     /// unfinished pass brought. Since version 6 groups may have volumes in several pools. Since
     /// version 7 sites tell each other what their catalogues of backups have. Since version 8 the
     /// site that follows a set verifies its backups.
-    pub const OURS: Self = Self { lowest: 5, highest: 8 };
+    pub const OURS: Self = Self { lowest: 5, highest: 9 };
 
     pub fn highest(self) -> u16 {
         self.highest
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(range(1, 3).common(range(2, 9)), Some(3));
         assert_eq!(range(2, 9).common(range(1, 3)), Some(3));
         assert_eq!(range(4, 9).common(range(1, 3)), None);
-        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(8));
+        assert_eq!(range(1, 9).common(VersionRange::OURS), Some(9));
         assert_eq!(range(1, 4).common(VersionRange::OURS), None, "blocks and snapshots would differ");
         assert_eq!(VersionRange::new(0, 1), None);
         assert_eq!(VersionRange::new(2, 1), None);

@@ -34,7 +34,10 @@ pub use handshake::{
     RefusalFrame, SITE_MESSAGE_BYTES_MAX, SiteMessageFrame, VersionRange,
 };
 pub use introduction::AgreementFrame;
-pub use joint::{JOINT_VERSION, JoinBeginFrame, JoinNotedFrame, JoinReadyFrame, JoinedFrame};
+pub use joint::{
+    JOINT_VERSION, JoinBeginFrame, JoinNotedFrame, JoinReadyFrame, JoinedFrame, MARK_VERSION, MarkFrame,
+    MarkKeptFrame, MarkNotedFrame, MarkReadyFrame,
+};
 pub use link_test::{
     LINK_TEST_VERSION, LinkTestFrame, TEST_DATA_BYTES_MAX, TEST_STEP_MAX, TestCountFrame, TestDataFrame,
     TestOrderFrame,
@@ -211,6 +214,10 @@ frames! {
     67 JoinReady(JoinReadyFrame) Group ordered;
     68 Joined(JoinedFrame) Group ordered;
     69 JoinNoted(JoinNotedFrame) Group ordered;
+    70 Mark(MarkFrame) Group ordered;
+    71 MarkReady(MarkReadyFrame) Group ordered;
+    72 MarkKept(MarkKeptFrame) Group ordered;
+    73 MarkNoted(MarkNotedFrame) Group ordered;
     80 VerifyCut(VerifyCutFrame) Group ordered;
     81 VerifyReady(VerifyReadyFrame) Group ordered;
     82 VerifyRange(VerifyRangeFrame) Group ordered;

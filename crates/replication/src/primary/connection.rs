@@ -89,6 +89,8 @@ impl PrimaryGroup {
         self.outbox.borrow_mut().close();
         self.promise.end_channel();
         self.verify_desk.end_channel();
+        self.stream_points.forget(|_| true);
+        self.marks.end_channel();
         self.member.meter.end_pass();
         self.session.borrow_mut().note_disconnected(self.world.now());
         self.note_channel(false);
@@ -224,8 +226,13 @@ impl PrimaryGroup {
     ) -> PrimaryEnd {
         let received = pin!(self.receive_all(channel, expected));
         let beside = async {
+            let asked = async {
+                match select(pin!(self.send_verify_orders(channel)), pin!(self.set_marks(channel))).await {
+                    Either::Left((never, _)) | Either::Right((never, _)) => never,
+                }
+            };
             let sent = async {
-                match select(pin!(self.send_words(channel)), pin!(self.send_verify_orders(channel))).await {
+                match select(pin!(self.send_words(channel)), pin!(asked)).await {
                     Either::Left((never, _)) | Either::Right((never, _)) => never,
                 }
             };
@@ -275,6 +282,14 @@ impl PrimaryGroup {
                 }
                 FrameBody::JoinNoted(frame) => {
                     self.note_joined(frame.join);
+                    Ok(())
+                }
+                FrameBody::MarkReady(frame) => {
+                    self.note_mark_ready(frame);
+                    Ok(())
+                }
+                FrameBody::MarkNoted(frame) => {
+                    self.note_mark_noted(frame.join);
                     Ok(())
                 }
                 frame @ (FrameBody::VerifyReady(_) | FrameBody::VerifyDigests(_)) => {

@@ -63,13 +63,17 @@ pub enum HandOverError {
     NotRecorded,
 }
 
-/// A periodic group that streams until this is dropped.
+/// A periodic group that streams until this is dropped, or a part that is not in sync and whose hosts wait for the peer.
 #[must_use]
 pub struct CatchingUp<'g>(&'g PrimaryGroup);
 
 impl Drop for CatchingUp<'_> {
     fn drop(&mut self) {
         self.0.session.borrow_mut().end_catching_up(self.0.world.now());
+        if self.0.role_record.get() == RoleRecord::NotBegun {
+            // The other parts are handed over, too, or this one was not.
+            self.0.end_gathering();
+        }
         self.0.changed.notify_waiters();
     }
 }
@@ -86,7 +90,7 @@ impl Drop for HandOverRequest<'_> {
 
 impl PrimaryGroup {
     /// Has a periodic group bring its peer everything and stream, so that it can be handed over; one that streams already is
-    /// ready. Its clock goes on when what this returns is dropped.
+    /// ready. Its clock goes on when what this returns is dropped. Parts that are not in sync come together.
     ///
     /// # Errors
     ///
@@ -103,6 +107,12 @@ impl PrimaryGroup {
                 (session.state(), session.is_catching_up())
             };
             match state {
+                SessionState::Streaming if !self.is_together() => {
+                    self.begin_gathering();
+                    if self.world.now().since(now) >= within {
+                        return Err(HandOverError::NotTogether);
+                    }
+                }
                 SessionState::Streaming => return Ok(catching_up),
                 SessionState::Merging if is_catching_up && self.world.now().since(now) < within => {}
                 SessionState::Merging if is_catching_up => return Err(HandOverError::NotCaughtUp),
@@ -152,15 +162,15 @@ impl PrimaryGroup {
         }
     }
 
-    /// Stands down if the group is being handed over and the peer has everything. To be called when everything that was
-    /// offered was sent.
+    /// Stands down if the group is being handed over and the peer has everything. True if the stream has to end. To be called
+    /// when everything that was offered was sent.
     pub(super) fn stand_down_if_quiet(&self) -> bool {
-        if !self.session.borrow().is_handing_over() || !self.outbox.borrow().is_open() {
-            return false;
-        }
-        let (has, confirmed) = {
+        let (has, confirmed, is_handing_over) = {
             let session = self.session.borrow();
-            (session.has().stamps()[0], session.confirmed().stamps()[0])
+            if !session.is_handing_over() && !session.is_gathering() || !self.outbox.borrow().is_open() {
+                return false;
+            }
+            (session.has().stamps()[0], session.confirmed().stamps()[0], session.is_handing_over())
         };
         // Records that were sent are on their way to the drives here.
         let is_quiet = self.sent.get() <= has && self.recorded.get() <= has;
@@ -169,7 +179,10 @@ impl PrimaryGroup {
             self.session.borrow_mut().note_log_lost(self.world.now());
             return true;
         }
-        if !is_quiet || confirmed != has && !planted::is(ReplicationBug::HandedOverUnconfirmed) {
+        if !is_handing_over
+            || !is_quiet
+            || confirmed != has && !planted::is(ReplicationBug::HandedOverUnconfirmed)
+        {
             return false;
         }
         assert!(!self.is_in_doubt.get(), "the last command is whole before the stream begins");

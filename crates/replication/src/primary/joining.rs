@@ -18,11 +18,11 @@ use futures_util::future::select;
 use std::{convert::Infallible, pin::pin};
 
 impl PrimaryGroup {
-    fn joint(&self) -> Option<(&JointGroup, usize)> {
+    pub(super) fn joint(&self) -> Option<(&JointGroup, usize)> {
         self.member.joint().map(|(joint, part)| (&**joint, *part))
     }
 
-    fn fresh_join(&self) -> JoinId {
+    pub(super) fn fresh_join(&self) -> JoinId {
         let mut join = [0; 16];
         let name =
             format!("join of {} in {:?}, {:?}", self.member.group, self.member.epoch(), self.world.now());
@@ -33,7 +33,10 @@ impl PrimaryGroup {
     pub(super) fn begin_leading(&self) {
         if let Some((joint, part)) = self.joint() {
             self.leading.set(joint.begin_leading(part, self.fresh_join()));
-            self.session.borrow_mut().use_parts();
+            let mut session = self.session.borrow_mut();
+            session.use_parts();
+            // Another part may still send what fits to what this one had.
+            session.gather(true);
         }
     }
 
@@ -46,6 +49,21 @@ impl PrimaryGroup {
     /// The group is in one pool, or its parts are together.
     pub fn is_together(&self) -> bool {
         self.joint().is_none_or(|(joint, _)| joint.is_together())
+    }
+
+    /// Has the parts come together, although they are not in sync. In sync they do so by themselves.
+    pub(super) fn begin_gathering(&self) {
+        let joint = self.joint().filter(|(joint, _)| !self.session.borrow().is_sync() && !joint.gathers());
+        if let Some((joint, _)) = joint {
+            joint.begin_gathering();
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn end_gathering(&self) {
+        if let Some((joint, _)) = self.joint() {
+            joint.end_gathering();
+        }
     }
 
     /// This part may answer without its peer: the group is in one pool, or no part sends what would not fit.
@@ -76,6 +94,7 @@ impl PrimaryGroup {
     pub(super) fn tell_parts(&self) {
         if let Some((joint, part)) = self.joint().filter(|_| !self.has_ended()) {
             self.note_fit();
+            self.follow_gathering();
             let is_close = self.session.borrow().is_close();
             let is_planted = planted::is(ReplicationBug::JoinedTooEarly);
             joint.note_close(part, is_close || is_planted && self.join_ready.get().is_some());

@@ -14,11 +14,13 @@
 mod connection;
 mod hand_over;
 mod joining;
+mod marks;
 mod merge_turn;
 mod passes;
 mod right;
 mod rows;
 mod stream;
+mod stream_points;
 mod suspending;
 mod unconfirmed_blocks;
 mod verifying;
@@ -27,7 +29,9 @@ mod words;
 pub use connection::PrimaryEnd;
 use hand_over::RoleRecord;
 pub use hand_over::{CatchingUp, HandOverError};
+use marks::Marks;
 use right::{GroupReads, PeerPromise, keep_right};
+use stream_points::StreamPoints;
 use unconfirmed_blocks::UnconfirmedBlocks;
 use verifying::VerifyDesk;
 
@@ -35,6 +39,7 @@ use crate::{
     connect::SiteRole,
     cut::GroupCut,
     frame::SentChange,
+    group_state::GroupState,
     held_answers::HeldAnswers,
     joint_group::JoinId,
     member::GroupMember,
@@ -93,6 +98,9 @@ pub struct PrimaryGroup {
     lacks_parts_since: Cell<Option<Moment>>,
     unconfirmed: RefCell<UnconfirmedBlocks>,
     verify_desk: VerifyDesk,
+    stream_points: StreamPoints,
+    /// Of a part of a group with volumes in several pools that is not in sync.
+    marks: Marks,
     begun_at: Moment,
     /// Snapshots that the peer of the channel has of each volume, once it has named them.
     peer_snapshots: RefCell<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
@@ -104,6 +112,8 @@ pub struct PrimaryGroup {
     join_ready: Cell<Option<(JoinId, bool)>>,
     /// Held while a pass is sent.
     passing: Arc<tokio::sync::Mutex<()>>,
+    /// Held while what the session asks for is done: the mode does not change meanwhile.
+    tending: tokio::sync::Mutex<()>,
 }
 
 /// The part of the log that may still be sent.
@@ -163,12 +173,15 @@ impl PrimaryGroup {
             lacks_parts_since: Cell::new(None),
             unconfirmed: RefCell::default(),
             verify_desk: VerifyDesk::default(),
+            stream_points: StreamPoints::default(),
+            marks: Marks::default(),
             begun_at: world.now(),
             peer_snapshots: RefCell::default(),
             has_rollbacks: Cell::new(true),
             leading: Cell::new(0),
             join_ready: Cell::new(None),
             passing: Arc::default(),
+            tending: tokio::sync::Mutex::default(),
         });
         group.begin_leading();
         let subscriber = Rc::new(GroupSubscriber(Rc::downgrade(&group)));
@@ -203,6 +216,25 @@ impl PrimaryGroup {
         let session = self.session.borrow();
         !session.is_handing_over()
             && !matches!(session.rule(self.world.now()), AnswerRule::Wait | AnswerRule::Refuse)
+    }
+
+    /// Goes over to another mode: its hosts are answered by that one from now on. No channel is to run.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be recorded: the group goes on as before.
+    pub async fn change_mode(&self, mode: ReplicationMode) -> Result<(), Error> {
+        let _tending = self.tending.lock().await;
+        let is_alone = self.session.borrow().is_alone_in(mode);
+        let is_alone = is_alone.filter(|_| !planted::is(ReplicationBug::AloneForgottenInMode));
+        if !matches!(mode, ReplicationMode::Sync { .. }) {
+            self.await_parting().await;
+        }
+        let change = |state: &mut GroupState| state.is_alone = is_alone.unwrap_or(state.is_alone);
+        self.member.change_mode(mode, change).await?;
+        self.session.borrow_mut().change_mode(mode, self.world.now());
+        self.release();
+        Ok(())
     }
 
     /// Commands of hosts that were not answered get an error from now on: this side is about to lose the right to answer
@@ -262,13 +294,15 @@ impl PrimaryGroup {
 
     /// Does what the session asks for, except for connections and passes.
     async fn tend(&self) -> Result<(), Error> {
+        let _tending = self.tending.lock().await;
         let now = self.world.now();
         self.session.borrow_mut().note_time(now);
         let demands = self.session.borrow().demands(now);
         for demand in demands {
             match demand {
                 SessionDemand::RecordAlone => {
-                    if !self.may_part() {
+                    // With a witness a site that lacks a part leaves the group to the other one.
+                    if self.lacks_parts_since.get().is_some() || !self.may_part() {
                         continue;
                     }
                     // The witness first: what is recorded here as alone is so there, too.
@@ -281,7 +315,7 @@ impl PrimaryGroup {
                     self.member.change(|state| state.is_alone = true).await?;
                     self.session.borrow_mut().note_alone_recorded();
                 }
-                SessionDemand::RecordSync if !self.is_together() => {}
+                SessionDemand::RecordSync if self.session.borrow().is_sync() && !self.is_together() => {}
                 SessionDemand::RecordSync => {
                     self.member.change(|state| state.is_alone = false).await?;
                     self.session.borrow_mut().note_sync_recorded();

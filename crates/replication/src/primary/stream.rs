@@ -54,11 +54,11 @@ struct StreamSender<'s, C> {
 impl<C: FrameChannel> StreamSender<'_, C> {
     /// Adds what has not been sent of a record, and sends full frames.
     async fn add(&mut self, record: WaitingRecord) -> Result<(), PrimaryEnd> {
-        if self.group.wants_cut() {
+        if self.group.wants_points() {
             // The changes that were added lie before the record.
             self.flush().await?;
             let next = record.changes.first().map(|(stamp, _)| *stamp);
-            self.group.reach_cut(self.channel, next).await?;
+            self.group.reach_points(self.channel, next).await?;
         }
         for (stamp, change) in record.changes {
             if !self.order.admit(stamp, &change) {
@@ -114,6 +114,8 @@ impl PrimaryGroup {
     pub(super) async fn stream(&self, channel: &impl FrameChannel, since: Stamp) -> Result<(), PrimaryEnd> {
         let order = StreamOrder::above(since);
         let mut sender = StreamSender { group: self, channel, order, draft: FrameDraft::default() };
+        // Marks of before a pass lie below what that brought.
+        self.stream_points.forget(|frame| matches!(frame, FrameBody::Mark(_)));
         while self.is_streaming() {
             self.outbox.borrow_mut().open();
             match self.send_log(&mut sender).await {
@@ -162,13 +164,13 @@ impl PrimaryGroup {
                 Some(record) => sender.add(record).await?,
                 None => {
                     sender.flush().await?;
-                    self.reach_cut(sender.channel, None).await?;
+                    self.reach_points(sender.channel, None).await?;
                     if self.stand_down_if_quiet() {
                         break;
                     }
                     let changed = self.changed.notified();
                     // It may have come while the frame was being sent.
-                    if self.outbox.borrow().first().is_none() && !self.has_cut() {
+                    if self.outbox.borrow().first().is_none() && !self.has_points() {
                         changed.await;
                     }
                 }

@@ -2,7 +2,7 @@
 
 use super::PrimaryGroup;
 use crate::{
-    channel::{ChannelEnd, FrameChannel},
+    channel::FrameChannel,
     frame::{
         DIGEST_BLOCKS_MAX, FrameBody, RangeDigest, SentRange, VERIFY_VERSION, VerifyCutFrame,
         VerifyDigestsFrame, VerifyEndFrame, VerifyRangeFrame, VerifyReadyFrame,
@@ -30,10 +30,6 @@ const WINDOW_BLOCKS: u64 = 64 * DIGEST_BLOCKS_MAX;
 pub(super) struct VerifyDesk {
     number: Cell<u64>,
     is_under_way: Cell<bool>,
-    /// The cut that the stream has to reach, until it has and said so.
-    cut: Cell<Option<Stamp>>,
-    /// The cut is being taken: nothing is sent until its stamp is known, as it may be above that.
-    holds_stream: Cell<bool>,
     outgoing: RefCell<VecDeque<FrameBody>>,
     ready: RefCell<Option<VerifyReadyFrame>>,
     digests: RefCell<Option<VerifyDigestsFrame>>,
@@ -49,8 +45,6 @@ impl VerifyDesk {
     /// Orders of the comparison are not answered any more.
     pub fn end_channel(&self) {
         self.version.set(0);
-        self.cut.set(None);
-        self.holds_stream.set(false);
         self.outgoing.borrow_mut().clear();
     }
 }
@@ -62,8 +56,7 @@ impl Drop for VerifyTurn<'_> {
     fn drop(&mut self) {
         let desk = &self.0.verify_desk;
         desk.is_under_way.set(false);
-        desk.cut.set(None);
-        desk.holds_stream.set(false);
+        self.0.stream_points.forget(|frame| matches!(frame, FrameBody::VerifyCut(_)));
         let end = VerifyEndFrame { number: desk.number.get() };
         if desk.version.get() >= VERIFY_VERSION {
             desk.outgoing.borrow_mut().push_back(FrameBody::VerifyEnd(end));
@@ -115,10 +108,12 @@ impl PrimaryGroup {
         let sizes = sizes.map(|volume| Ok(volume?.size_bytes() / BLOCK_BYTES as u64));
         let sizes = sizes.collect::<Result<Vec<u64>, array::error::Error>>()?;
         progress.total_bytes.set(sizes.iter().sum::<u64>() * BLOCK_BYTES as u64);
-        desk.holds_stream.set(!planted::is(ReplicationBug::VerifiedTooLate));
-        let taken = self.member.pool.take_cut(&ids, cut).await;
-        desk.holds_stream.set(false);
-        desk.cut.set(Some(taken?));
+        // Nothing is sent until the stamp of the cut is known, as it may be above that.
+        let held = (!planted::is(ReplicationBug::VerifiedTooLate)).then(|| self.hold_stream());
+        let taken = self.member.pool.take_cut(&ids, cut).await?;
+        let at = if planted::is(ReplicationBug::VerifiedTooEarly) { Stamp(0) } else { taken };
+        self.stream_points.add(at, FrameBody::VerifyCut(VerifyCutFrame { number: desk.number.get() }));
+        drop(held);
         self.changed.notify_waiters();
         let ready = self.reply(&desk.ready).await?;
         if !ready.refused.is_empty() {
@@ -208,37 +203,6 @@ impl PrimaryGroup {
             _ => {}
         }
         self.changed.notify_waiters();
-    }
-
-    /// Says that all up to the cut was sent, if the next record of the stream is above it, or none waits.
-    pub(super) async fn reach_cut(
-        &self,
-        channel: &impl FrameChannel,
-        next: Option<Stamp>,
-    ) -> Result<(), ChannelEnd> {
-        let desk = &self.verify_desk;
-        while desk.holds_stream.get() && next.is_some() {
-            let changed = self.changed.notified();
-            if desk.holds_stream.get() {
-                changed.await;
-            }
-        }
-        let Some(cut) = desk.cut.get() else { return Ok(()) };
-        if next.is_none_or(|next| next > cut) || planted::is(ReplicationBug::VerifiedTooEarly) {
-            desk.cut.set(None);
-            channel.send(FrameBody::VerifyCut(VerifyCutFrame { number: desk.number.get() })).await?;
-        }
-        Ok(())
-    }
-
-    /// True if the stream has to say that it reached a cut, or waits for one.
-    pub(super) fn wants_cut(&self) -> bool {
-        self.verify_desk.cut.get().is_some() || self.verify_desk.holds_stream.get()
-    }
-
-    /// True if the stream has to say that it reached a cut.
-    pub(super) fn has_cut(&self) -> bool {
-        self.verify_desk.cut.get().is_some()
     }
 
     /// Sends what a comparison asks for, beside the stream.

@@ -123,7 +123,12 @@ impl SecondaryGroup {
             let frame = self.heard(receive(channel)).await?;
             // A hand over takes it for itself.
             let is_applied = !matches!(frame, FrameBody::HandOver(_));
-            let _applying = if is_applied { Some(self.applying.lock().await) } else { None };
+            let shows_other = matches!(frame, FrameBody::Joined(_) | FrameBody::MarkKept(_));
+            let _applying = match is_applied {
+                true if shows_other => Some(self.between_cuts().await),
+                true => Some(self.applying.lock().await),
+                false => None,
+            };
             let is_beside =
                 matches!(frame, FrameBody::Record(_) | FrameBody::Word(_) | FrameBody::VerifyRange(_));
             if !is_beside {
@@ -168,6 +173,14 @@ impl SecondaryGroup {
                 }
                 FrameBody::Joined(frame) => {
                     self.take_joined(channel, frame).await?;
+                    Ok(())
+                }
+                FrameBody::Mark(frame) => {
+                    self.take_mark(channel, frame).await?;
+                    Ok(())
+                }
+                FrameBody::MarkKept(frame) => {
+                    self.take_mark_kept(channel, frame).await?;
                     Ok(())
                 }
                 FrameBody::HandOver(frame) => return Err(self.take_over(channel, frame, &agreement).await),

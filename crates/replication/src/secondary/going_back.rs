@@ -110,8 +110,11 @@ impl GroupMember {
     /// Takes the volumes to the state that they had at a stamp.
     pub(crate) async fn take_back_to_kept(&self, stamp: Stamp) -> Result<()> {
         let joint = self.state().joint.point.and_then(|point| point.state);
-        if joint.is_some_and(|joint| joint.has == stamp) && self.pool.has_cut(&self.ids(), self.joint_cut()) {
-            return self.pool.take_back_to_cut(&self.ids(), self.joint_cut()).await;
+        if let Some(joint) = joint.filter(|joint| joint.has == stamp) {
+            let cut = self.joint_cut(joint.slot);
+            if self.pool.has_cut(&self.ids(), cut) {
+                return self.pool.take_back_to_cut(&self.ids(), cut).await;
+            }
         }
         let states = kept_states(self)?;
         let state = states.iter().find(|state| state.stamp <= stamp);

@@ -16,7 +16,7 @@ use crate::{
     cut::GroupCut,
     exchange::refuse,
     frame::{FrameBody, JoinBeginFrame, JoinNotedFrame, JoinReadyFrame, JoinedFrame, RefusalCode},
-    group_state::{GroupState, JointPoint, JointPointState},
+    group_state::{GroupState, JointPoint, JointPointState, JointProgress, JointSlot},
     joint_group::JoinId,
     planted::{self, ReplicationBug},
 };
@@ -65,7 +65,7 @@ impl SecondaryGroup {
         };
         // An unfinished pass is shown as of its beginning.
         member.abandon_pass().await?;
-        let (cut, has) = (member.joint_cut(), self.has.get());
+        let (cut, has) = (member.joint_cut(JointSlot::First), self.has.get());
         member.change(|state| state.joint.cutting = Some(has)).await?;
         member.pool.delete_cut(&ids, cut).await?;
         // A command in doubt may come again, at the stamp of such a cut.
@@ -74,7 +74,8 @@ impl SecondaryGroup {
             false => member.pool.take_cut_of_replica(&ids, cut).await?,
         }
         let complete_until = self.told_answers.get().complete_until().unwrap_or_default();
-        let state = JointPointState { has, cut: member.last_stamp()?, complete_until, lineage };
+        let slot = JointSlot::First;
+        let state = JointPointState { has, cut: member.last_stamp()?, complete_until, lineage, slot };
         let point = JointPoint { join, state: Some(state) };
         member.change(|group| (group.joint.cutting, group.joint.point) = (None, Some(point))).await
     }
@@ -99,29 +100,51 @@ impl SecondaryGroup {
     }
 
     async fn let_joint_state_go(&self, join: JoinId) -> Result<()> {
-        self.member.change(|state| (state.joint.joined, state.joint.point) = (join, None)).await?;
+        let change = |state: &mut GroupState| {
+            (state.joint.joined, state.joint.point, state.joint.next) = (join, None, None);
+        };
+        self.member.change(change).await?;
         if let Some((joint, part)) = self.member.joint() {
             joint.note_own_join(*part, join);
         }
-        self.member.pool.delete_cut(&self.member.ids(), self.member.joint_cut()).await
+        self.member.delete_joint_cuts().await
     }
 
-    /// Lets the joint state go if another part has done so under the same join.
-    async fn settle_joint(&self) -> Result<()> {
+    /// Lets the joint state go if another part has done so under the same join, or shows the mark that another part shows.
+    pub(super) async fn settle_joint(&self) -> Result<()> {
         let Some((joint, _)) = self.member.joint() else { return Ok(()) };
-        match self.member.state().joint.point {
+        let JointProgress { point, next, .. } = self.member.state().joint;
+        match point {
             Some(JointPoint { join, .. })
                 if joint.has_joined(join) && !planted::is(ReplicationBug::JoinNotSettled) =>
             {
                 self.let_joint_state_go(join).await
             }
-            _ => Ok(()),
+            Some(_) => match next.filter(|next| joint.has_marked(next.mark)) {
+                Some(next) if !planted::is(ReplicationBug::MarkNotSettled) => self.show_mark(next).await,
+                _ => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// The joint state that a promotion would show, as the other parts stand; `None` if that is what the volumes have.
+    pub(super) fn shown_point(&self) -> Option<JointPoint> {
+        let JointProgress { point, next, .. } = self.member.state().joint;
+        let point = point?;
+        let Some((joint, _)) = self.member.joint() else { return Some(point) };
+        if joint.has_joined(point.join) {
+            return None;
+        }
+        match next.filter(|next| joint.has_marked(next.mark)) {
+            Some(next) => Some(JointPoint { state: Some(next.state), ..point }),
+            None => Some(point),
         }
     }
 
     /// Bound of what a promotion may lose while the parts are apart: everything since their joint state.
     pub(super) fn joint_loss_bound(&self, WallNanoseconds(now): WallNanoseconds) -> Option<LossBound> {
-        let state = self.member.state().joint.point?.state?;
+        let state = self.shown_point()?.state?;
         let since = state.complete_until;
         let age = Duration::from_nanos(now.saturating_sub(since.0));
         (since.0 > 0).then_some(LossBound { since, age, was_in_sync: false })
@@ -158,7 +181,10 @@ impl SecondaryGroup {
             }
         }
         // Hosts may write to other parts alone: this one would get again from the old primary what they did not see.
-        self.begin_with_write(epoch, fence).await
+        let promoted = self.begin_with_write(epoch, fence).await?;
+        // They hold what hosts overwrite from now on. The promotion is recorded, whatever becomes of them.
+        let _ = self.member.delete_joint_cuts().await;
+        Ok(promoted)
     }
 
     async fn go_back_to_joint_state(&self, joint: &JointPointState) -> Result<()> {
@@ -167,7 +193,7 @@ impl SecondaryGroup {
         let (member, ids) = (&self.member, self.member.ids());
         member.end_going_back().await?;
         member.abandon_pass().await?;
-        if !member.pool.cut_shows_present(&ids, member.joint_cut()) {
+        if !member.pool.cut_shows_present(&ids, member.joint_cut(joint.slot)) {
             self.keep_newest(joint.has).await?;
             member.pool.delete_cut(&ids, member.shown_cut()).await?;
             let since = GroupCut::new(vec![joint.has]);
@@ -188,7 +214,6 @@ impl SecondaryGroup {
 
     /// The stamp up to which a promotion would show this part.
     pub fn shown(&self) -> Stamp {
-        let point = self.member.state().joint.point;
-        point.map_or(self.has.get(), |point| point.state.map_or(Stamp(0), |state| state.has))
+        self.shown_point().map_or(self.has.get(), |point| point.state.map_or(Stamp(0), |state| state.has))
     }
 }

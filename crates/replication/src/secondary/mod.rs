@@ -17,6 +17,7 @@ mod going_back;
 mod joining;
 mod kept_points;
 mod loss_bound;
+mod marks;
 mod right;
 mod rows;
 mod shown_clones;
@@ -127,6 +128,9 @@ impl SecondaryGroup {
     /// If the state is that of a primary.
     pub fn new(world: &World, member: &Rc<GroupMember>, (has, is_in_doubt): (Stamp, bool)) -> Self {
         assert_eq!(member.role(), SiteRole::Secondary, "the group is secondary here");
+        if let Some((joint, part)) = member.joint() {
+            joint.note_following(*part);
+        }
         let is_in_doubt = is_in_doubt && !planted::is(ReplicationBug::PartTakenForAll);
         Self {
             world: world.clone(),
@@ -258,7 +262,7 @@ impl SecondaryGroup {
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
             (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);
-            (state.joint.cutting, state.joint.point) = (None, None);
+            (state.joint.cutting, state.joint.point, state.joint.next) = (None, None, None);
         };
         self.member.change(promote).await?;
         Ok(self.member.state())

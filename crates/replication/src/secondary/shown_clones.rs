@@ -188,12 +188,10 @@ impl SecondaryGroup {
     /// The state of this part that a promotion of the group would show.
     fn shown_part(&self) -> Result<ShownPart, ShownCloneError> {
         let member = &self.member;
-        let (joint, _) = member.joint().expect("it is a part of a group");
         let progress = member.state().joint;
-        let point = progress.point.filter(|point| !joint.has_joined(point.join));
-        if let Some(point) = point.filter(|_| !planted::is(ReplicationBug::ClonedApart)) {
+        if let Some(point) = self.shown_point().filter(|_| !planted::is(ReplicationBug::ClonedApart)) {
             return match point.state {
-                Some(_) => Ok(ShownPart::Cut(member.joint_cut())),
+                Some(state) => Ok(ShownPart::Cut(member.joint_cut(state.slot))),
                 None => Err(ShownCloneError::Empty),
             };
         }

@@ -17,6 +17,7 @@
 
 mod backlog;
 mod bounds;
+mod modes;
 
 use crate::{
     connect::{ConnectFinding, ConnectOutcome, HostService, TransferWay},
@@ -110,6 +111,8 @@ pub enum AnswerRule {
     Wait,
     /// Nothing is answered until the peer is closer.
     PushBack,
+    /// Nothing is answered for a moment, in which no part of the group answers.
+    Held,
     /// Writes fail.
     Refuse,
 }
@@ -177,6 +180,10 @@ pub struct GroupSession {
     is_catching_up: bool,
     /// The owner gives its right to the peer once that has everything.
     is_handing_over: bool,
+    /// A mark is being set: no part of the group answers.
+    is_held: bool,
+    /// Of a part of a group that is not in sync: hosts wait for the peer, so that the parts come together.
+    is_gathering: bool,
 }
 
 impl GroupSession {
@@ -205,6 +212,8 @@ impl GroupSession {
             pass_due: now,
             is_catching_up: false,
             is_handing_over: false,
+            is_held: false,
+            is_gathering: false,
         }
     }
 
@@ -244,7 +253,7 @@ impl GroupSession {
 
     /// True while hosts of a group in sync are answered only what the peer has.
     pub fn waits_for_peer(&self) -> bool {
-        matches!(self.mode, ReplicationMode::Sync { .. }) && !self.is_alone()
+        self.is_sync() && !self.is_alone()
     }
 
     /// The witness gave the right to another site: nothing is answered before both sites have compared.
@@ -288,8 +297,7 @@ impl GroupSession {
 
     /// True if the introduction may say that nothing was answered without the peer.
     pub fn is_in_sync(&self) -> bool {
-        matches!(self.mode, ReplicationMode::Sync { .. })
-            && matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingAlone)
+        self.is_sync() && matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingAlone)
     }
 
     pub fn exposure(&self, now: Moment) -> LossExposure {
@@ -304,6 +312,7 @@ impl GroupSession {
     /// True while the group streams and answers no more than the peer confirmed, also before: parts of a group may join.
     pub fn is_close(&self) -> bool {
         self.state == SessionState::Streaming
+            && (self.is_sync() || self.is_gathering)
             && matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingSync)
             && self.told.is_within(&self.confirmed)
     }
@@ -320,7 +329,8 @@ impl GroupSession {
         }
         match self.mode {
             // Nothing more is answered that the peer would lack.
-            _ if self.is_handing_over => AnswerRule::Confirmed,
+            _ if self.is_handing_over || self.is_gathering => AnswerRule::Confirmed,
+            _ if self.is_held => AnswerRule::Held,
             ReplicationMode::Sync { hold, is_failsafe } => match self.standing {
                 SyncStanding::Alone => AnswerRule::AtOnce,
                 _ if is_failsafe && self.is_hold_over(hold, now) => AnswerRule::Refuse,
@@ -342,7 +352,9 @@ impl GroupSession {
         let limit = match self.rule(now) {
             AnswerRule::AtOnce => self.has.clone(),
             AnswerRule::Confirmed => self.has.common(self.safe_at_peer()),
-            AnswerRule::Wait | AnswerRule::PushBack | AnswerRule::Refuse => return self.told.clone(),
+            AnswerRule::Wait | AnswerRule::PushBack | AnswerRule::Held | AnswerRule::Refuse => {
+                return self.told.clone();
+            }
         };
         limit.union(&self.told)
     }
@@ -407,9 +419,7 @@ impl GroupSession {
 
     /// Time has passed.
     pub fn note_time(&mut self, now: Moment) {
-        if matches!(self.mode, ReplicationMode::Sync { .. }) {
-            self.wait_for_peer_if_close(now);
-        }
+        self.wait_for_peer_if_close(now);
         let is_held = matches!(self.standing, SyncStanding::InSync | SyncStanding::RecordingSync);
         if let ReplicationMode::Sync { hold, is_failsafe: false } = self.mode
             && is_held
@@ -488,7 +498,8 @@ impl GroupSession {
             // Although it served before: only the next comparison shows that it has every answered write.
             self.has_compared = false;
         } else if serves {
-            if !self.has_compared && self.fits.is_some() && self.standing != SyncStanding::Alone {
+            let is_sync = self.is_sync();
+            if !self.has_compared && is_sync && self.fits.is_some() && self.standing != SyncStanding::Alone {
                 self.unshown_since = Some(now);
             }
             (self.has_compared, self.is_fenced) = (true, false);
@@ -563,35 +574,6 @@ impl GroupSession {
         if self.standing == SyncStanding::RecordingSync && self.told.is_within(&self.confirmed) {
             self.standing = SyncStanding::InSync;
         }
-    }
-
-    /// A periodic group brings its peer everything now, and streams then: it is to be handed over.
-    pub fn begin_catching_up(&mut self, now: Moment) {
-        let is_periodic = matches!(self.mode, ReplicationMode::Periodic { .. });
-        if is_periodic && self.state == SessionState::Merging {
-            (self.is_catching_up, self.pass_due) = (true, self.pass_due.min(now));
-        }
-    }
-
-    /// True until the group goes by its clock again.
-    pub fn is_catching_up(&self) -> bool {
-        self.is_catching_up
-    }
-
-    /// A periodic group goes by its clock again.
-    pub fn end_catching_up(&mut self, now: Moment) {
-        let ReplicationMode::Periodic { every, .. } = self.mode else { return };
-        if std::mem::take(&mut self.is_catching_up) && self.state == SessionState::Streaming {
-            self.leave_stream(SessionState::Merging);
-            self.pass_due = now + every;
-        }
-    }
-
-    /// The moment of the next pass of a group that waits for its clock.
-    pub fn next_pass(&self, now: Moment) -> Option<Moment> {
-        let is_periodic = matches!(self.mode, ReplicationMode::Periodic { .. });
-        let waits = is_periodic && self.state == SessionState::Merging && self.pass_due > now;
-        waits.then_some(self.pass_due)
     }
 
     /// The owner wants to give its right to the peer. False if the group does not stream. Any end of the stream ends this,

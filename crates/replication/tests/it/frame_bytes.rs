@@ -11,12 +11,12 @@ use replication::{
     frame::{
         AgreementFrame, AliveFrame, AttachFrame, ChangedRangesFrame, ConfirmationFrame, CutFrame, Frame,
         FrameBody, FrameError, FrameHeader, HEADER_BYTES, HandOverFrame, HelloFrame, JoinBeginFrame,
-        JoinNotedFrame, JoinReadyFrame, JoinedFrame, LinkTestFrame, PairingFrame, PassBeginFrame, PassBlock,
-        PassBlocksFrame, PassEndFrame, PassPointFrame, PassRangesFrame, PassSnapshotFrame,
-        PassSnapshotsFrame, RangeState, ReceiptFrame, RecordFrame, RefusalCode, RefusalFrame, SentChange,
-        SentRange, SentSnapshot, SiteMessageFrame, TakenOverFrame, TestCountFrame, TestDataFrame,
-        TestOrderFrame, VerifyCutFrame, VerifyDigestsFrame, VerifyEndFrame, VerifyRangeFrame,
-        VerifyReadyFrame, VersionRange, WordFrame,
+        JoinNotedFrame, JoinReadyFrame, JoinedFrame, LinkTestFrame, MarkFrame, MarkKeptFrame, MarkNotedFrame,
+        MarkReadyFrame, PairingFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame,
+        PassPointFrame, PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, ReceiptFrame,
+        RecordFrame, RefusalCode, RefusalFrame, SentChange, SentRange, SentSnapshot, SiteMessageFrame,
+        TakenOverFrame, TestCountFrame, TestDataFrame, TestOrderFrame, VerifyCutFrame, VerifyDigestsFrame,
+        VerifyEndFrame, VerifyRangeFrame, VerifyReadyFrame, VersionRange, WordFrame,
     },
     joint_group::JoinId,
     lineage::Lineage,
@@ -186,6 +186,10 @@ pub fn examples() -> Vec<Frame> {
         FrameBody::JoinReady(JoinReadyFrame { join: JoinId([6; 16]), took_stamp: true }),
         FrameBody::Joined(JoinedFrame { join: JoinId([6; 16]) }),
         FrameBody::JoinNoted(JoinNotedFrame { join: JoinId([6; 16]) }),
+        FrameBody::Mark(MarkFrame { join: JoinId([7; 16]), at: WallNanoseconds(1_795_780_800_000_000_000) }),
+        FrameBody::MarkReady(MarkReadyFrame { join: JoinId([7; 16]), is_refused: true }),
+        FrameBody::MarkKept(MarkKeptFrame { join: JoinId([7; 16]) }),
+        FrameBody::MarkNoted(MarkNotedFrame { join: JoinId([7; 16]) }),
     ];
     let bodies = bodies.into_iter().chain(comparison(volume));
     let place = |body: FrameBody| {

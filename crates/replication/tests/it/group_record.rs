@@ -7,7 +7,9 @@ use replication::{
     connect::{SiteRole, UnfinishedPass},
     cut::GroupCut,
     group_record::{AutoFailover, GroupRecord, GroupRecordError, GroupSettings},
-    group_state::{GroupState, HeldSnapshot, JointPoint, JointPointState, JointProgress, KeptFork},
+    group_state::{
+        GroupState, HeldSnapshot, JointMark, JointPoint, JointPointState, JointProgress, JointSlot, KeptFork,
+    },
     joint_group::{JoinId, JointPart},
     lineage::Lineage,
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
@@ -47,7 +49,7 @@ fn record(random: &mut Random) -> GroupRecord {
         blocks: random.below(1 << 40),
         kept_unix_s: random.below(1 << 40),
     };
-    let may_be_joint = matches!(mode, ReplicationMode::Sync { .. });
+    let may_be_joint = !matches!(mode, ReplicationMode::Periodic { .. });
     let joint = (may_be_joint && random.percent(50.0)).then(|| JointPart {
         whole: GroupId([8; 16]),
         index: random.below(3) as u8,
@@ -58,13 +60,19 @@ fn record(random: &mut Random) -> GroupRecord {
         cut: Stamp(1 << 60),
         complete_until: WallNanoseconds(random.below(1 << 60)),
         lineage: lineage.clone(),
+        slot: if random.percent(30.0) { JointSlot::Second } else { JointSlot::First },
     };
+    let later = JointPointState { slot: joint_state.slot.other(), ..joint_state.clone() };
+    let next = random.percent(30.0).then_some(JointMark { mark: JoinId([7; 16]), state: later });
     let point = (!is_primary && random.percent(50.0))
         .then(|| JointPoint { join: JoinId([4; 16]), state: random.percent(70.0).then_some(joint_state) });
     let progress = match joint {
         Some(_) => {
             let cutting = (!is_primary && point.is_none() && random.percent(30.0)).then_some(Stamp(7));
-            JointProgress { joined: JoinId([random.below(3) as u8; 16]), cutting, point }
+            let next =
+                next.filter(|_| point.as_ref().is_some_and(|point: &JointPoint| point.state.is_some()));
+            let marked = JoinId([random.below(2) as u8; 16]);
+            JointProgress { joined: JoinId([random.below(3) as u8; 16]), cutting, point, next, marked }
         }
         None => JointProgress::default(),
     };
@@ -190,6 +198,18 @@ fn contradictions_are_refused() {
             record.state.joint.point = Some(JointPoint { join: JoinId([4; 16]), state: None });
         }),
         refused(&|record| {
+            make_joint(record, 2);
+            record.state.joint.next =
+                Some(JointMark { mark: JoinId([4; 16]), state: joint_state(JointSlot::First) });
+        }),
+        refused(&|record| {
+            make_joint(record, 2);
+            let state = joint_state(JointSlot::First);
+            record.state.joint.point = Some(JointPoint { join: JoinId([4; 16]), state: Some(state) });
+            let state = JointPointState { cut: Stamp(902), ..joint_state(JointSlot::First) };
+            record.state.joint.next = Some(JointMark { mark: JoinId([4; 16]), state });
+        }),
+        refused(&|record| {
             record.state.role = SiteRole::Secondary;
             record.state.held = vec![HeldSnapshot { snapshot: SnapshotId([1; 16]), since_unix_s: 7 }; 2];
         }),
@@ -214,16 +234,18 @@ fn contradictions_are_refused() {
             "the rule for merges has a value that is not allowed",
             "a secondary that is suspended has a value that is not allowed",
             "the number of pools of a group has a value that is not allowed",
-            "a group of several pools that is not in sync has a value that is not allowed",
+            "a group of several pools that is periodic has a value that is not allowed",
             "a primary with a joint state has a value that is not allowed",
+            "the next joint state has a value that is not allowed",
+            "the next joint state has a value that is not allowed",
             "a held snapshot that is there twice has a value that is not allowed",
             "a primary that holds snapshots has a value that is not allowed",
         ]
     "#]]
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
-    newer[2 + 16 * valid.settings.volumes.len()] = 7;
-    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(7))));
+    newer[2 + 16 * valid.settings.volumes.len()] = 8;
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(8))));
 }
 
 #[test]
@@ -265,12 +287,7 @@ fn records_of_all_versions_keep_their_bytes() {
     expect!["0100616161616161616161616161616161610400070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e010000000000000000010000000000000002c070096b000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000080808080808080808080808080808080102040404040404040404040404040404040000"].assert_eq(&hex_of(&record));
     record.state.role = SiteRole::Secondary;
     record.state.suspension = None;
-    let state = JointPointState {
-        has: Stamp(900),
-        cut: Stamp(901),
-        complete_until: WallNanoseconds(7),
-        lineage: Lineage::new(EpochId([0xe; 16]), 1),
-    };
+    let state = joint_state(JointSlot::First);
     record.state.joint.point = Some(JointPoint { join: JoinId([5; 16]), state: Some(state) });
     expect!["0100616161616161616161616161616161610400070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b000000000808080808080808080808080808080801020404040404040404040404040404040400010505050505050505050505050505050501840300000000000085030000000000000700000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
     record.state.held = vec![HeldSnapshot { snapshot: SnapshotId([6; 16]), since_unix_s: 1_795_780_900 }];
@@ -285,11 +302,53 @@ fn records_of_all_versions_keep_their_bytes() {
     expect!["0100616161616161616161616161616161610600070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010a003139322e302e322e333000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000010808080808080808080808080808080800020000000000000000000000000000000000000000"].assert_eq(&hex_of(&record));
 }
 
+fn joint_state(slot: JointSlot) -> JointPointState {
+    JointPointState {
+        has: Stamp(900),
+        cut: Stamp(901),
+        complete_until: WallNanoseconds(7),
+        lineage: Lineage::new(EpochId([0xe; 16]), 1),
+        slot,
+    }
+}
+
 fn make_joint(record: &mut GroupRecord, parts: u8) {
     record.settings.mode = ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false };
     record.settings.auto = None;
     record.settings.joint = Some(JointPart { whole: GroupId([8; 16]), index: 0, parts });
     record.state.joint = JointProgress::default();
+}
+
+#[test]
+fn records_of_parts_that_are_not_in_sync_keep_their_bytes() {
+    let mut record = GroupRecord {
+        group: GroupId([7; 16]),
+        settings: GroupSettings {
+            name: "sg1".to_owned(),
+            mode: ReplicationMode::Async {
+                behind_max: Duration::from_secs(30),
+                behind_bytes_max: 1 << 28,
+                over: BoundPolicy::Behind,
+            },
+            peer: SiteId([5; 16]),
+            volumes: vec![VolumeId([b'a'; 16])],
+            auto: None,
+            joint: Some(JointPart { whole: GroupId([8; 16]), index: 1, parts: 2 }),
+        },
+        state: GroupState { lineage: Some(Lineage::new(EpochId([0xe; 16]), 1)), ..GroupState::new_replica() },
+    };
+    expect!["0100616161616161616161616161616161610700070707070707070707070707070707070505050505050505050505050505050503007367310200ac23fc060000000000001000000000000000000000000000000000000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000010808080808080808080808080808080801020000000000000000000000000000000000000000000000000000000000000000000000000000"].assert_eq(&hex_of(&record));
+    let progress = &mut record.state.joint;
+    progress.marked = JoinId([6; 16]);
+    let state = Some(joint_state(JointSlot::Second));
+    progress.point = Some(JointPoint { join: JoinId([5; 16]), state });
+    let state = JointPointState { has: Stamp(904), cut: Stamp(904), ..joint_state(JointSlot::First) };
+    progress.next = Some(JointMark { mark: JoinId([9; 16]), state });
+    expect!["0100616161616161616161616161616161610700070707070707070707070707070707070505050505050505050505050505050503007367310200ac23fc060000000000001000000000000000000000000000000000000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000010808080808080808080808080808080801020000000000000000000000000000000000010505050505050505050505050505050501840300000000000085030000000000000700000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000606060606060606060606060606060601010909090909090909090909090909090900880300000000000088030000000000000700000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000"].assert_eq(&hex_of(&record));
+    // What is in sync again still knows its last mark.
+    record.settings.mode = ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false };
+    (record.state.joint.point, record.state.joint.next) = (None, None);
+    expect!["0100616161616161616161616161616161610700070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000000000000000000000000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000010808080808080808080808080808080801020000000000000000000000000000000000000606060606060606060606060606060600000000"].assert_eq(&hex_of(&record));
 }
 
 fn hex_of(record: &GroupRecord) -> String {

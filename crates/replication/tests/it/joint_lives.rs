@@ -4,10 +4,11 @@
 //! either pool; together, nothing that was answered is lost; in the end both sites are alike.
 
 use crate::{
-    joint_sites::{JointLedger, JointSite, PARTS, PartFlow, PartOrder, PartSite, WRITERS},
+    joint_sites::{AnsweredWrite, JointLedger, JointSite, PARTS, PartFlow, PartOrder, PartSite, WRITERS},
     seeds::{assert_noticed, live_all, seeds},
     sites::{Line, Site, contents, line},
 };
+use array::format::WallNanoseconds;
 use replication::{
     connect::SiteRole,
     planted::ReplicationBug,
@@ -117,10 +118,13 @@ impl Scene {
             return;
         }
         let was_alone = from.parts.iter().any(|part| part.site.kept.borrow().is_alone);
+        let may_lose = was_alone || self.is_async();
         let (answered, knew) = (self.ledger.answered(), from.known.get() == Some(from.reign.get()));
+        let times = self.ledger.answer_times();
         from.crash(random);
         self.pause(random, 20).await;
         self.cut_all();
+        let bounds = self.loss_bounds(to);
         for round in 0.. {
             let first = random.below(PARTS as u64) as usize;
             to.parts[first].send(PartOrder::Promote);
@@ -141,13 +145,37 @@ impl Scene {
         }
         let knows = |_: &Self| to.known.get() == Some(to.reign.get());
         assert!(self.reached(Duration::from_secs(2), random, (false, knows)).await, "hosts go on");
-        if !was_alone && knew {
+        if knew {
+            // Everything that was answered by the time that is said is there.
+            let there = self.ledger.begun();
+            for (writer, times) in times.iter().enumerate() {
+                let is_known =
+                    |write: &&AnsweredWrite| bounds[write.part].is_some_and(|bound| write.at <= bound);
+                let known = times.iter().filter(is_known).map(|write| write.index).max();
+                assert!(
+                    known.unwrap_or(0) <= there[writer],
+                    "host {writer}: {known:?} by {bounds:?}, {there:?}"
+                );
+            }
+        }
+        if !may_lose && knew {
             let there = self.ledger.begun();
             for (writer, &answered) in answered.iter().enumerate() {
                 assert!(there[writer] >= answered, "host {writer} was answered {answered}: {there:?}");
             }
         }
         from.start(self.mode);
+    }
+
+    fn is_async(&self) -> bool {
+        matches!(self.mode, ReplicationMode::Async { .. })
+    }
+
+    /// The time of each part, by its own clock, up to which a promotion of a site loses no answer, if it is known.
+    fn loss_bounds(&self, site: &JointSite) -> Vec<Option<WallNanoseconds>> {
+        let now = WallNanoseconds::of(self.world.wall());
+        let bound = |part: &PartSite| part.follower()?.loss_bound(now).map(|bound| bound.since);
+        site.parts.iter().map(bound).collect()
     }
 
     /// A planned change of the primary, which may not come to its end: then the rest of it is done.
@@ -165,8 +193,8 @@ impl Scene {
                 self.pause(random, 60).await;
                 match random.below(3) {
                     0 => self.cut(random.below(PARTS as u64) as usize),
-                    1 => self.restart_part(old, random),
-                    _ => self.restart_part(1 - old, random),
+                    1 => self.restart_part(old, random).await,
+                    _ => self.restart_part(1 - old, random).await,
                 }
             }
             self.pause(random, 400).await;
@@ -177,12 +205,23 @@ impl Scene {
 
     /// Nobody serves while the parts are primary at two sites: one gets all.
     async fn end_mixture(&self, from: &Rc<JointSite>, to: &Rc<JointSite>, random: &mut Random) {
-        let is_mixed = |_: &Self| {
-            let count = |site: &JointSite| site.parts.iter().filter(|part| part.is_primary()).count();
-            count(to) != 0 && count(to) != PARTS
+        let is_over = |_: &Self| {
+            let count = to.parts.iter().filter(|part| part.is_primary()).count();
+            count == 0 || count == PARTS
         };
+        self.bring(from, to, random, is_over).await;
+    }
+
+    /// Brings all parts to a site.
+    async fn bring(
+        &self,
+        from: &Rc<JointSite>,
+        to: &Rc<JointSite>,
+        random: &mut Random,
+        is_over: impl Fn(&Self) -> bool,
+    ) {
         for _ in 0..200 {
-            if !is_mixed(self) {
+            if is_over(self) {
                 return;
             }
             for (old, new) in from.parts.iter().zip(&to.parts) {
@@ -199,12 +238,16 @@ impl Scene {
             self.reconnect_ended(random);
             self.pause(random, 300).await;
         }
-        panic!("the parts stay at two sites");
+        panic!("the parts stay at two sites: {}", self.text());
     }
 
-    fn restart_part(&self, site: usize, random: &mut Random) {
+    async fn restart_part(&self, site: usize, random: &mut Random) {
         let part = random.below(PARTS as u64) as usize;
         self.sites[site].crash_part(part, random);
+        if random.percent(30.0) {
+            // The others go on without it.
+            self.pause(random, 800).await;
+        }
         self.sites[site].start_part(part, self.mode);
     }
 
@@ -214,7 +257,7 @@ impl Scene {
             30..40 => self.reconnect_ended(random),
             40..50 => self.cut(random.below(PARTS as u64) as usize),
             50..57 => self.cut_all(),
-            57..67 => self.restart_part(random.below(2) as usize, random),
+            57..67 => self.restart_part(random.below(2) as usize, random).await,
             67..75 => {
                 let site = &self.sites[random.below(2) as usize];
                 site.crash(random);
@@ -232,9 +275,17 @@ impl Scene {
             let long = if random.percent(40.0) { 900 } else { 120 };
             self.pause(&mut random, long).await;
         }
+        if self.is_async() {
+            // A hand over may still wait for the parts.
+            self.cut_all();
+            self.pause(&mut random, 100).await;
+        }
         // Parts that are still at two sites come together.
         if self.primary().is_none() {
-            self.end_mixture(&self.sites[0], &self.sites[1], &mut random).await;
+            let has_any = |site: &Rc<JointSite>| site.parts.iter().any(|part| part.is_primary());
+            let to = if has_any(&self.sites[1]) { 1 } else { 0 };
+            self.bring(&self.sites[1 - to], &self.sites[to], &mut random, |scene| scene.primary().is_some())
+                .await;
         }
         let is_together = |scene: &Self| {
             scene.primary().is_some_and(|site| {
@@ -244,12 +295,40 @@ impl Scene {
                 site.serves() && site.joint.borrow().is_together() && site.parts.iter().all(is_close)
             })
         };
+        let follows = |scene: &Self| scene.are_shown();
+        if self.is_async() {
+            let followed = self.reached(Duration::from_secs(60), &mut random, (true, follows)).await;
+            assert!(followed, "the parts do not stream: {}", self.text());
+            self.ledger.is_over.set(true);
+            self.world.sleep(Duration::from_millis(500)).await;
+            let followed = self.reached(Duration::from_secs(60), &mut random, (true, follows)).await;
+            assert!(followed, "no mark shows everything: {}", self.text());
+            return self.compare().await;
+        }
         let together = self.reached(Duration::from_secs(60), &mut random, (true, is_together)).await;
         assert!(together, "the parts do not come together: {}", self.text());
         self.ledger.is_over.set(true);
         self.world.sleep(Duration::from_millis(500)).await;
         let together = self.reached(Duration::from_secs(60), &mut random, (true, is_together)).await;
         assert!(together, "the parts do not stay together: {}", self.text());
+        self.compare().await;
+    }
+
+    /// All parts stream at a site that serves; once hosts are over, the other site shows all that they wrote.
+    fn are_shown(&self) -> bool {
+        let Some(at) = self.primary().filter(|&at| self.sites[at].serves()) else { return false };
+        let mut parts = self.sites[at].parts.iter().zip(&self.sites[1 - at].parts);
+        parts.all(|(leader, follower)| {
+            let (Some(leader), Some(follower)) = (leader.leader(), follower.follower()) else { return false };
+            let session = leader.session();
+            // No record has the stamps of cuts that the primary took.
+            let is_sent = session.exposure(self.world.now()).bytes == 0;
+            let is_shown = || is_sent && follower.shown() >= session.confirmed().stamps()[0];
+            session.state() == SessionState::Streaming && (!self.ledger.is_over.get() || is_shown())
+        })
+    }
+
+    async fn compare(&self) {
         for part in 0..PARTS {
             let mut all = Vec::new();
             for site in &self.sites {
@@ -269,8 +348,21 @@ impl Scene {
         for site in &self.sites {
             for part in &site.parts {
                 let state = part.site.kept.borrow();
-                let session = part.leader().map(|group| format!("{:?}", group.session().state()));
-                text += &format!("\n{:?} fence {:?} {session:?} {:?}", state.role, state.fence, state.joint);
+                let session = part.leader().map(|group| {
+                    let session = group.session();
+                    let (exposure, confirmed) = (session.exposure(self.world.now()), session.confirmed());
+                    format!("{:?}, {exposure:?}, {confirmed:?} confirmed", session.state())
+                });
+                let shown = part.follower().map(|group| (group.has(), group.shown(), group.is_in_doubt()));
+                let joint = &state.joint;
+                text += &format!(
+                    "\n{:?} fence {:?} {session:?} {shown:?} joined {:?}, {}, {}",
+                    state.role,
+                    state.fence,
+                    joint.joined,
+                    if joint.point.is_some() { "a point" } else { "no point" },
+                    if joint.next.is_some() { "the next one" } else { "no next one" },
+                );
             }
         }
         text
@@ -278,7 +370,12 @@ impl Scene {
 }
 
 fn live(seed: u64) {
-    live_beside(seed, |_, _| {});
+    live_beside(seed, mode_of(seed), |_, _| {});
+}
+
+/// The mode of a life in sync.
+pub fn mode_of(seed: u64) -> ReplicationMode {
+    ReplicationMode::Sync { hold: HOLD, is_failsafe: seed % 4 == 1 }
 }
 
 /// A primary and a secondary, which are down.
@@ -293,12 +390,12 @@ pub fn two_sites(simulation: &mut Simulation) -> [Rc<JointSite>; 2] {
 /// A life with something that goes on beside it.
 pub fn live_beside(
     seed: u64,
+    mode: ReplicationMode,
     beside: impl FnOnce(&World, (&[Rc<JointSite>; 2], &Rc<JointLedger>)) + 'static,
 ) {
     let mut simulation = Simulation::new(seed);
     let sites = two_sites(&mut simulation);
     let mut random = Random::new(seed, "events");
-    let mode = ReplicationMode::Sync { hold: HOLD, is_failsafe: seed % 4 == 1 };
     let ran = simulation.run(SimLimits::generous(), |world| async move {
         let ledger = JointLedger::new();
         for site in &sites {

@@ -5,7 +5,7 @@ use crate::{
     sites::{LineEnd, MIB, Site, volumes_of},
 };
 use array::{
-    format::{BLOCK_BYTES, EpochId, Fence},
+    format::{BLOCK_BYTES, EpochId, Fence, WallNanoseconds},
     pool::Pool,
     volume::VolumeDevice,
 };
@@ -248,13 +248,15 @@ async fn serve(
     while let Some(PoolCommand { work, done }) = commands.recv().await {
         let device = VolumeDevice(volumes_of(&pool).remove(0));
         let follower = site.parts[part].follower();
+        let clock = world.clone();
         let work = async move {
             let answer = match work {
                 PoolWork::Write(block, content) => {
                     let at = ByteOffset(block * BLOCK_BYTES as u64);
                     let written =
                         device.write(at, vec![Arc::new(Buffer::copy_of(&content))], Stability::Stable);
-                    written.await.ok().map(|()| Vec::new())
+                    let at = || WallNanoseconds::of(clock.wall()).0.to_le_bytes().to_vec();
+                    written.await.ok().map(|()| at())
                 }
                 PoolWork::ReadAll => {
                     let read = device.read(ByteOffset(0), vec![Buffer::zeroed(MIB as usize)]).await;
@@ -317,7 +319,9 @@ async fn hand_over(place: &PartSite, world: &World, group: &Rc<PrimaryGroup>) ->
             world.sleep(Duration::from_micros(500)).await;
         }
         // If it fails, this side goes on.
-        let _ = group.hand_over().await;
+        if let Ok(_ready) = group.catch_up(Duration::from_secs(2)).await {
+            let _ = group.hand_over().await;
+        }
         place.hands_over.set(false);
     }
 }
@@ -354,12 +358,23 @@ struct JointWrite {
     number: u64,
 }
 
+/// A write of a host that was answered, by the clock of its part.
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweredWrite {
+    pub part: usize,
+    pub at: WallNanoseconds,
+    /// Counted from 1, over all parts.
+    pub index: usize,
+}
+
 /// The writes of hosts. Each host begins one after the one before was answered, in any pool: so a state that has one of
 /// them has all that the host wrote before.
 #[derive(Default)]
 pub struct JointLedger {
     begun: RefCell<Vec<Vec<JointWrite>>>,
     answered: RefCell<Vec<usize>>,
+    /// Of each host, since it goes on: its writes, when they were answered by the clock of which part.
+    times: RefCell<Vec<Vec<AnsweredWrite>>>,
     numbers: Cell<u64>,
     /// Counted up whenever hosts go on from what a site has: writes that it lacks are lost.
     pub restarts: Cell<u64>,
@@ -372,7 +387,12 @@ pub struct JointLedger {
 impl JointLedger {
     pub fn new() -> Rc<Self> {
         let (begun, answered) = (RefCell::new(vec![Vec::new(); WRITERS]), RefCell::new(vec![0; WRITERS]));
-        Rc::new(Self { begun, answered, ..Self::default() })
+        let times = RefCell::new(vec![Vec::new(); WRITERS]);
+        Rc::new(Self { begun, answered, times, ..Self::default() })
+    }
+
+    pub fn answer_times(&self) -> Vec<Vec<AnsweredWrite>> {
+        self.times.borrow().clone()
     }
 
     pub fn answered(&self) -> Vec<usize> {
@@ -390,6 +410,8 @@ impl JointLedger {
         for (writer, count) in self.check(contents).into_iter().enumerate() {
             self.begun.borrow_mut()[writer].truncate(count);
             self.answered.borrow_mut()[writer] = count;
+            // Times of another site are of another clock.
+            self.times.borrow_mut()[writer].clear();
         }
     }
 
@@ -470,10 +492,11 @@ impl JointLedger {
                 begun[writer].len()
             };
             self.under_way.update(|count| count + 1);
-            let done = self.is_written(&world, site, writer, write).await;
+            let done = self.written(&world, site, writer, write).await;
             self.under_way.update(|count| count - 1);
-            if done {
+            if let Some(at) = done {
                 self.answered.borrow_mut()[writer] = index;
+                self.times.borrow_mut()[writer].push(AnsweredWrite { part, at, index });
                 world.sleep(Duration::from_micros(random.below(4_000))).await;
             } else {
                 // Its site is gone: the next one says what there is.
@@ -489,7 +512,14 @@ impl JointLedger {
         (sites[0].reign.get(), sites[1].reign.get())
     }
 
-    async fn is_written(&self, world: &World, site: &JointSite, writer: usize, write: JointWrite) -> bool {
+    /// The time of the answer, by the clock of the part; `None` if there was none.
+    async fn written(
+        &self,
+        world: &World,
+        site: &JointSite,
+        writer: usize,
+        write: JointWrite,
+    ) -> Option<WallNanoseconds> {
         let mut block = vec![0; BLOCK_BYTES];
         block[..8].copy_from_slice(&write.number.to_le_bytes());
         let at = writer as u64 * WRITER_BLOCKS + write.block;
@@ -501,8 +531,10 @@ impl JointLedger {
             }
         };
         match select(done, Box::pin(gone)).await {
-            Either::Left((done, _)) => done.is_some(),
-            Either::Right(_) => false,
+            Either::Left((done, _)) => {
+                done.map(|at| WallNanoseconds(u64::from_le_bytes(at.try_into().unwrap())))
+            }
+            Either::Right(_) => None,
         }
     }
 }

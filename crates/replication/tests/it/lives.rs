@@ -25,6 +25,8 @@ struct Sites {
     world: World,
     sites: [Rc<LivingSite>; 2],
     mode: ReplicationMode,
+    /// People change the mode while the group lives.
+    changes_modes: bool,
     ledger: Rc<HostLedger>,
     line: RefCell<Option<Rc<Line>>>,
 }
@@ -52,6 +54,30 @@ impl Sites {
             Running::Primary(group) => Some(group),
             Running::Secondary(_) => None,
         })
+    }
+
+    /// The mode of a site by its record.
+    fn mode_of(&self, site: usize) -> ReplicationMode {
+        self.sites[site].site.kept_mode.get().unwrap_or(self.mode)
+    }
+
+    /// Changes the mode at the primary, which may crash while it does; the other side hears of it, or does not.
+    async fn change_mode(&self, random: &mut Random) {
+        let Some(primary) = self.sites.iter().position(|site| site.is_primary()) else { return };
+        let mode = random.below(1 + MODES.len() as u64) as usize;
+        let mode = MODES.get(mode).copied().unwrap_or(PERIODIC);
+        self.cut();
+        let _ = self.sites[primary].orders.borrow().send(SiteOrder::ChangeMode(mode));
+        if random.percent(50.0) {
+            self.world.sleep(Duration::from_micros(random.below(1_500))).await;
+            self.sites[primary].crash(random);
+            self.sites[primary].start(self.mode, &self.ledger);
+        } else {
+            let _ = self.sites[1 - primary].orders.borrow().send(SiteOrder::FollowMode(mode));
+        }
+        if random.percent(70.0) {
+            self.connect(random);
+        }
     }
 
     async fn pause(&self, random: &mut Random) {
@@ -82,7 +108,7 @@ impl Sites {
         })
         .await;
         self.world.sleep(Duration::from_millis(20)).await;
-        let is_sync = matches!(self.mode, ReplicationMode::Sync { .. });
+        let is_sync = matches!(self.mode_of(old), ReplicationMode::Sync { .. });
         if is_sync && !was_alone {
             let begun = self.ledger.begun.borrow();
             for (writer, &answered) in answered.iter().enumerate() {
@@ -193,6 +219,13 @@ impl Sites {
     async fn heal(&self, random: &mut Random) {
         for round in 0..400 {
             if round % 8 == 0 {
+                self.cut();
+                for (site, living) in self.sites.iter().enumerate() {
+                    if self.mode_of(site) == PERIODIC {
+                        // It never streams.
+                        let _ = living.orders.borrow().send(SiteOrder::ChangeMode(MODES[1]));
+                    }
+                }
                 self.connect(random);
             }
             self.world.sleep(Duration::from_millis(100)).await;
@@ -242,7 +275,7 @@ impl Sites {
 async fn life(
     world: World,
     sites: [Rc<Site>; 2],
-    mode: ReplicationMode,
+    (mode, changes_modes): (ReplicationMode, bool),
     rows: Option<Rc<RowLedger>>,
 ) -> usize {
     let mut random = world.random("the life");
@@ -252,7 +285,8 @@ async fn life(
     }
     let ledger = HostLedger::of(rows.clone());
     let line = RefCell::default();
-    let all = Sites { world: world.clone(), sites: living, mode, ledger: Rc::clone(&ledger), line };
+    let (clock, of_hosts) = (world.clone(), Rc::clone(&ledger));
+    let all = Sites { world: clock, sites: living, mode, changes_modes, ledger: of_hosts, line };
     all.sites.iter().for_each(|site| site.start(mode, &ledger));
     all.wait("both are open", |all| all.sites.iter().all(|site| site.running.borrow().is_some())).await;
     all.connect(&mut random);
@@ -267,7 +301,7 @@ async fn life(
     }));
     for _ in 0..16 {
         all.pause(&mut random).await;
-        match random.below(12) {
+        match random.below(if all.changes_modes { 16 } else { 12 }) {
             0..3 => all.cut(),
             3..6 => all.connect(&mut random),
             6..8 => {
@@ -280,6 +314,7 @@ async fn life(
             }
             8 => all.fail_over(&mut random).await,
             9 | 10 => all.hand_over(&mut random).await,
+            12.. => all.change_mode(&mut random).await,
             _ => world.sleep(Duration::from_millis(1_500)).await,
         }
     }
@@ -312,11 +347,14 @@ const MODES: [ReplicationMode; 3] = [
     ReplicationMode::Sync { hold: Duration::from_secs(5), is_failsafe: true },
 ];
 
+/// A mode that lives with changes have, too.
+const PERIODIC: ReplicationMode = ReplicationMode::Periodic { every: Duration::from_millis(300), kept: 2 };
+
 fn live(seed: u64) -> usize {
-    live_with(seed, None)
+    live_with(seed, None, false)
 }
 
-fn live_with(seed: u64, rows: Option<Rc<RowLedger>>) -> usize {
+fn live_with(seed: u64, rows: Option<Rc<RowLedger>>, changes_modes: bool) -> usize {
     if let Some(rows) = &rows {
         // They were found in thousands of lives, before promotions wrote.
         rows.promotes_bare.set(ReplicationBug::OF_RARE_PASSES.iter().any(|(_, rare)| *rare == seed));
@@ -329,7 +367,8 @@ fn live_with(seed: u64, rows: Option<Rc<RowLedger>>) -> usize {
         *sites[1].kept.borrow_mut() = GroupState::new_replica();
     }
     let mode = MODES[seed as usize % MODES.len()];
-    simulation.run(SimLimits::generous(), |world| life(world, sites, mode, rows)).completed()
+    let modes = (mode, changes_modes);
+    simulation.run(SimLimits::generous(), |world| life(world, sites, modes, rows)).completed()
 }
 
 /// The seeds to run: `few`, or those that the environment names (`cargo xtask sim replication`).
@@ -350,6 +389,21 @@ fn two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end() {
 }
 
 #[test]
+fn modes_of_two_sites_change_through_crashes_and_failovers() {
+    for seed in seeds(12) {
+        println!("SPINDLE_SEED={seed}");
+        live_with(seed, None, true);
+    }
+}
+
+#[test]
+fn planted_bugs_of_changed_modes_are_noticed() {
+    crate::seeds::assert_noticed(ReplicationBug::OF_MODES, 60, |seed| {
+        live_with(seed, None, true);
+    });
+}
+
+#[test]
 fn sizes_and_snapshots_of_two_sites_are_alike_through_crashes_and_failovers() {
     let rows = Rc::new(RowLedger::default());
     let mut compared = 0;
@@ -357,7 +411,7 @@ fn sizes_and_snapshots_of_two_sites_are_alike_through_crashes_and_failovers() {
     for seed in seeds(8).chain(rare) {
         println!("SPINDLE_SEED={seed}");
         let ledger = Rc::new(RowLedger::default());
-        compared += live_with(seed, Some(Rc::clone(&ledger)));
+        compared += live_with(seed, Some(Rc::clone(&ledger)), false);
         let counts = *ledger.counts.borrow();
         rows.counts.borrow_mut().iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
@@ -379,7 +433,7 @@ fn planted_bugs_of_changes_of_rows_are_noticed() {
     let rare = ReplicationBug::OF_RARE_PASSES.map(|(bug, _)| bug);
     for bug in ReplicationBug::OF_ROWS.into_iter().chain(rare) {
         let is_noticed = |seed| {
-            let life = || live_with(seed, Some(Rc::default()));
+            let life = || live_with(seed, Some(Rc::default()), false);
             with_replication_bug(bug, || {
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(life)).is_err()
             })

@@ -34,6 +34,10 @@ pub enum SiteOrder {
     Yield,
     Suspend,
     Resume(MergePlan),
+    /// Only a primary does it.
+    ChangeMode(ReplicationMode),
+    /// Only a secondary does it.
+    FollowMode(ReplicationMode),
 }
 
 /// The group at a site that is up.
@@ -135,6 +139,7 @@ impl LivingSite {
         let mut is_in_doubt = true;
         loop {
             let role = member.state().role;
+            let mode = self.site.kept_mode.get().unwrap_or(mode);
             let ids = member.ids();
             if ledger.rows.is_some() {
                 // As the daemon does it.
@@ -287,7 +292,8 @@ impl LivingSite {
                 }
                 SiteOrder::Suspend => group.suspend(SuspensionReason::Person).await.unwrap(),
                 SiteOrder::Resume(plan) => group.resume(plan).await.unwrap(),
-                SiteOrder::Promote => {}
+                SiteOrder::ChangeMode(mode) => group.change_mode(mode).await.unwrap(),
+                SiteOrder::Promote | SiteOrder::FollowMode(_) => {}
             }
         }
         std::future::pending().await
@@ -363,6 +369,10 @@ impl LivingSite {
                     }
                 }
                 SiteOrder::Yield => group.member().yield_to_peer().await.unwrap(),
+                SiteOrder::FollowMode(mode) => {
+                    assert!(group.member().follow_mode(mode).await.unwrap(), "it is secondary");
+                }
+                SiteOrder::ChangeMode(_) => {}
                 SiteOrder::Suspend | SiteOrder::Resume(_) => panic!("it is secondary"),
             }
         }

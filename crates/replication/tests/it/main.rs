@@ -11,6 +11,7 @@ mod hand_overs;
 mod held_answers;
 mod joint_clones;
 mod joint_lives;
+mod joint_marks;
 mod joint_sites;
 mod lineage;
 mod link;

@@ -52,6 +52,13 @@ enum Event {
     },
     Suspend,
     Resume,
+    ChangeMode(ReplicationMode),
+}
+
+/// An event of a group whose mode people change.
+fn event_or_change() -> impl Strategy<Value = Event> {
+    let modes = [mode_sync(false), mode_sync(true), mode_async(BoundPolicy::Behind)];
+    prop_oneof![20 => event(), 1 => (0..modes.len()).prop_map(move |mode| Event::ChangeMode(modes[mode]))]
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -172,6 +179,14 @@ impl Owner {
             }
             Event::Suspend => self.session.suspend(SuspensionReason::Person),
             Event::Resume => self.session.resume(now),
+            Event::ChangeMode(mode) => {
+                // The owner cuts the channel first, and waits for a record that is under way.
+                self.session.note_disconnected(now);
+                self.step(&Event::Record);
+                self.recording = None;
+                self.is_alone = self.session.is_alone_in(mode).unwrap_or(self.is_alone);
+                self.session.change_mode(mode, now);
+            }
         }
     }
 
@@ -259,6 +274,42 @@ proptest! {
         }
         owner.heal();
     }
+
+    #[test]
+    fn in_whatever_mode_a_group_is_in_what_its_record_says_of_the_peer_is_so(
+        events in vec(event_or_change(), 1..120),
+    ) {
+        let mut owner = Owner::new(mode_sync(false));
+        for event in &events {
+            owner.step(event);
+        }
+        owner.heal();
+        prop_assert!(!owner.is_alone);
+    }
+}
+
+#[test]
+fn hosts_that_wait_are_answered_once_the_group_is_not_in_sync_any_more() {
+    let mut owner = Owner::new(mode_sync(true));
+    for event in [Event::Connect, Event::Compare { by_log: true }, Event::Write { part: 0 }] {
+        owner.step(&event);
+    }
+    assert_eq!(owner.session.answerable(owner.now), GroupCut::zero(2), "the peer has not confirmed");
+    owner.step(&Event::ChangeMode(mode_async(BoundPolicy::Behind)));
+    assert_eq!(owner.session.answerable(owner.now), owner.has);
+    owner.step(&Event::Answer);
+    owner.step(&Event::ChangeMode(mode_sync(true)));
+    assert!(owner.is_alone && !owner.session.is_in_sync(), "the peer lacks what was answered");
+    owner.step(&Event::Write { part: 0 });
+    assert_eq!(
+        owner.session.answerable(owner.now),
+        owner.has,
+        "although it is failsafe: it is not in sync yet"
+    );
+    owner.heal();
+    assert!(!owner.is_alone && owner.session.is_in_sync());
+    owner.step(&Event::Write { part: 0 });
+    assert_ne!(owner.session.answerable(owner.now), owner.has);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use replication::{
     group_state::{GroupRecords, GroupState},
     lineage::Lineage,
     member::GroupMember,
+    session::ReplicationMode,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -138,6 +139,7 @@ fn decode(bytes: &[u8]) -> FrameBody {
 pub struct KeptState {
     world: World,
     kept: Rc<RefCell<GroupState>>,
+    mode: Rc<Cell<Option<ReplicationMode>>>,
 }
 
 impl GroupRecords for KeptState {
@@ -149,6 +151,16 @@ impl GroupRecords for KeptState {
             Ok(())
         })
     }
+
+    fn put_with_mode(&self, state: &GroupState, mode: ReplicationMode) -> LocalFuture<Result<(), Error>> {
+        let (put, kept_mode) = (self.put(state), Rc::clone(&self.mode));
+        Box::pin(async move {
+            put.await?;
+            // No crash comes in between.
+            kept_mode.set(Some(mode));
+            Ok(())
+        })
+    }
 }
 
 /// A site: a machine with two drives, and what it remembers of the group.
@@ -157,6 +169,8 @@ pub struct Site {
     number: u8,
     devices: Vec<Rc<SimDrive>>,
     pub kept: Rc<RefCell<GroupState>>,
+    /// The mode that was recorded last, if one was.
+    pub kept_mode: Rc<Cell<Option<ReplicationMode>>>,
     /// Snapshots whose notes say so are locked.
     pub has_locks: Cell<bool>,
 }
@@ -183,11 +197,13 @@ impl Site {
             ..GroupState::new_replica()
         };
         let kept = Rc::new(RefCell::new(state));
-        Rc::new(Self { node: Rc::clone(node), number, devices, kept, has_locks: Cell::new(false) })
+        let (kept_mode, has_locks) = (Rc::default(), Cell::new(false));
+        Rc::new(Self { node: Rc::clone(node), number, devices, kept, kept_mode, has_locks })
     }
 
     pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {
-        Rc::new(KeptState { world: world.clone(), kept: Rc::clone(&self.kept) })
+        let (kept, mode) = (Rc::clone(&self.kept), Rc::clone(&self.kept_mode));
+        Rc::new(KeptState { world: world.clone(), kept, mode })
     }
 
     /// Each operation of its drives takes so much longer from now on.

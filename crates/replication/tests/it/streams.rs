@@ -144,8 +144,9 @@ impl Pair {
     }
 
     /// Its secondary keeps the last states that passes bring.
-    pub fn keep_points(&self, count: u16) {
-        self.secondary.borrow().as_ref().unwrap().group.member().keep_points(count);
+    pub fn keep_points(&self, kept: u16) {
+        let mode = ReplicationMode::Periodic { every: Duration::from_secs(1), kept };
+        self.secondary.borrow().as_ref().unwrap().group.member().keep_points_of(mode);
     }
 
     pub fn connect(&self, delay: Duration) -> Rc<crate::sites::Line> {
