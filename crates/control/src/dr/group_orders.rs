@@ -5,7 +5,7 @@ use super::{
     thread_channel::ThreadChannel,
 };
 use array::format::VolumeId;
-use replication::merge_plan::MergePlan;
+use replication::{merge_plan::MergePlan, session::ReplicationMode};
 use report::Refusal;
 use tokio::sync::oneshot;
 use world::LocalFuture;
@@ -23,6 +23,8 @@ pub(super) enum GroupOrder {
     Suspend(oneshot::Sender<Result<(), Refusal>>),
     /// Goes on sending, by a plan.
     Resume(MergePlan, oneshot::Sender<Result<(), Refusal>>),
+    /// Goes over to another mode.
+    ChangeMode(ReplicationMode, oneshot::Sender<Result<(), Refusal>>),
     /// The other side's history counts.
     GiveWay(oneshot::Sender<Result<(), Refusal>>),
     /// Ends the flows; the group may be removed then.

@@ -115,7 +115,7 @@ impl PoolDrGroups {
         let Some(hosted) = hosted.filter(|_| self.is_untouched(group)) else {
             return Err(Refusal::new(format!("there is no DR group {group} here that could be undone"), ""));
         };
-        let (name, volumes) = (hosted.settings.name.clone(), hosted.volumes());
+        let (name, volumes) = (hosted.settings().name.clone(), hosted.volumes());
         self.remove(group).await?;
         let deleted = self.delete_empty(&volumes).await;
         let deleted = deleted.map_err(|error| Refusal::new(format!("DR group {name}: {error}"), ""))?;

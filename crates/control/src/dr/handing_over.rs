@@ -17,22 +17,22 @@ impl HostedGroup {
         answer: oneshot::Sender<Result<(), Refusal>>,
     ) {
         *self.handing.borrow_mut() = Some(answer);
-        if !group.is_together() {
+        if !group.is_together() && group.session().is_sync() {
             // Its hosts stay meanwhile.
             return self.refuse_hand_over(&HandOverError::NotTogether.to_string());
         }
-        // Hosts of a periodic group write until it is close.
+        // Hosts of a periodic group write until it is close, and those of parts that are not in sync until they are together.
         let _streams = match group.catch_up(CAUGHT_UP_WITHIN).await {
             Ok(streams) => streams,
             Err(error) => return self.refuse_hand_over(&error.to_string()),
         };
         self.is_closing.set(true);
         self.hosts.refresh();
-        if !self.hosts.end(&self.settings.volumes).await {
+        if !self.hosts.end(&self.settings().volumes).await {
             return self.refuse_hand_over("its hosts did not let go in time");
         }
         // Commands of hosts that are gone may still be on their way.
-        if let Err(error) = self.member.pool().between_writes(&self.settings.volumes, || ()).await {
+        if let Err(error) = self.member.pool().between_writes(&self.settings().volumes, || ()).await {
             return self.refuse_hand_over(&error.to_string());
         }
         if let Err(error) = group.hand_over().await {
@@ -46,14 +46,14 @@ impl HostedGroup {
             self.hosts.refresh();
         }
         let next = "hosts are served here as before; try again when 'spindle dr status' says streaming";
-        let refusal = Refusal::new(format!("{}: {problem}", self.settings.name), next);
+        let refusal = Refusal::new(format!("{}: {problem}", self.settings().name), next);
         self.handing.take().into_iter().for_each(|answer| drop(answer.send(Err(refusal.clone()))));
     }
 
     /// If both sites say so, a hand over was cut short.
     pub(super) fn secondary_already(&self) -> Refusal {
-        let name = &self.settings.name;
-        let next = match self.settings.joint {
+        let name = &self.settings().name;
+        let next = match self.settings().joint {
             None => "ask the primary, or say ⟨unplanned⟩".to_owned(),
             Some(_) => format!(
                 "if a part is primary at neither site, say 'spindle failover {name} --unplanned --accept-loss all' where the \
@@ -65,7 +65,7 @@ impl HostedGroup {
     }
 
     pub(super) fn not_confirmed(&self, why: &str) -> Refusal {
-        let name = &self.settings.name;
+        let name = &self.settings().name;
         Refusal::new(
             format!(
                 "{name}: the line was lost while the other site took over ({why}): it may be primary, or nobody is; nothing is lost"

@@ -81,7 +81,7 @@ impl PoolDrGroups {
         let all: Vec<Rc<HostedGroup>> = self.groups.borrow().values().cloned().collect();
         for group in all {
             let Some(follower) = group.follower() else { continue };
-            let name = &group.settings.name;
+            let name = &group.settings().name;
             let gone = follower.delete_unlocked().await.map_err(|error| {
                 format!("DR group {name}: a held snapshot whose lock has ended is not deleted: {error}")
             })?;

@@ -14,7 +14,8 @@ impl HostedGroup {
     /// Withholds the volumes of the group from clients. Returns those from which they were not withheld before.
     pub(super) async fn withhold(&self, clients: &ClientsOfVolumes) -> Result<ClientsOfVolumes, Refusal> {
         let mut new = Vec::new();
-        for (volume, clients) in clients.iter().filter(|(volume, _)| self.settings.volumes.contains(volume)) {
+        for (volume, clients) in clients.iter().filter(|(volume, _)| self.settings().volumes.contains(volume))
+        {
             for some in clients.chunks(WITHHELD_BY_ROLLBACK_MAX) {
                 match self.member.pool().withhold(&[(*volume, some.to_vec())]).await {
                     Ok(added) => new.extend(added.into_iter().filter(|(_, clients)| !clients.is_empty())),

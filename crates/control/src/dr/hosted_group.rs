@@ -63,7 +63,7 @@ struct LineState {
 pub(super) struct HostedGroup {
     pub world: World,
     pub member: Rc<GroupMember>,
-    pub settings: GroupSettings,
+    settings: RefCell<Rc<GroupSettings>>,
     notices: NoticeSender,
     pub(super) hosts: Rc<dyn GroupHosts>,
     running: RefCell<Option<Running>>,
@@ -109,7 +109,7 @@ impl HostedGroup {
         let group = Rc::new(Self {
             world: world.clone(),
             member,
-            settings,
+            settings: RefCell::new(Rc::new(settings)),
             notices: notices.clone(),
             hosts,
             running,
@@ -135,12 +135,12 @@ impl HostedGroup {
     /// A volume is marked as a replica.
     fn is_replica(&self) -> bool {
         let pool = self.member.pool();
-        self.settings.volumes.iter().any(|&volume| pool.is_replica(volume).unwrap_or(false))
+        self.settings().volumes.iter().any(|&volume| pool.is_replica(volume).unwrap_or(false))
     }
 
     /// Marks the volumes as replicas or not, as the role wants it. A pool that cannot write is tried again.
     async fn mark(&self, is_replica: bool) {
-        while let Err(error) = self.member.pool().set_replica(&self.settings.volumes, is_replica).await {
+        while let Err(error) = self.member.pool().set_replica(&self.settings().volumes, is_replica).await {
             self.note_end(error.to_string());
             self.world.sleep(FAILED_PAUSE).await;
         }
@@ -157,7 +157,7 @@ impl HostedGroup {
     /// Begins to lead.
     fn begin(&self, (has, entry): NextRole) -> Rc<PrimaryGroup> {
         let returns = entry == Entry::Returned && !planted::is_in_dr(DrBug::ServedBeforeCompared);
-        let group = PrimaryGroup::begin(&self.world, &self.member, (self.settings.mode, returns), has);
+        let group = PrimaryGroup::begin(&self.world, &self.member, (self.settings().mode, returns), has);
         self.is_closing.set(false);
         *self.running.borrow_mut() = Some(Running::Primary(Rc::clone(&group)));
         group
@@ -184,8 +184,18 @@ impl HostedGroup {
         }
     }
 
+    /// Its settings as they are recorded now.
+    pub fn settings(&self) -> Rc<GroupSettings> {
+        Rc::clone(&self.settings.borrow())
+    }
+
+    /// Others are recorded.
+    pub(super) fn set_settings(&self, settings: GroupSettings) {
+        *self.settings.borrow_mut() = Rc::new(settings);
+    }
+
     pub fn volumes(&self) -> Vec<VolumeId> {
-        self.settings.volumes.clone()
+        self.settings().volumes.clone()
     }
 
     /// Hosts may use its volumes.
@@ -200,7 +210,7 @@ impl HostedGroup {
 
     pub fn view(&self) -> DrGroupView {
         let state = self.member.state();
-        let GroupSettings { name, mode, peer, volumes, joint, .. } = self.settings.clone();
+        let GroupSettings { name, mode, peer, volumes, joint, .. } = (*self.settings()).clone();
         let line = self.line.borrow();
         let mut view = DrGroupView {
             group: self.member.group(),
@@ -243,7 +253,8 @@ impl HostedGroup {
                 view.next_pass = next_pass.map(|moment| self.wall_of(moment));
                 view.is_behind = session.is_behind();
                 view.unconfirmed_bytes = exposure.bytes;
-                view.unconfirmed_ms = exposure.age.as_millis() as u64;
+                let age = group.mark_age().unwrap_or_default().max(exposure.age);
+                view.unconfirmed_ms = age.as_millis() as u64;
                 kept_log_bytes = group.kept_log_bytes();
             }
             Some(Running::Secondary(group)) => {
@@ -290,7 +301,8 @@ impl HostedGroup {
 
     /// The group's witness, as this side knows it.
     fn witness(&self) -> Option<WitnessStanding> {
-        let (auto, keeper) = (self.settings.auto.as_ref()?, self.member.keeper()?);
+        let (settings, keeper) = (self.settings(), self.member.keeper()?);
+        let auto = settings.auto.as_ref()?;
         let contact = keeper.contact();
         Some(WitnessStanding {
             addresses: auto.witness.clone(),
@@ -431,7 +443,7 @@ impl HostedGroup {
                     let refusal = Refusal::new(
                         format!(
                             "{} is not connected, so the other site cannot take over in order",
-                            self.settings.name
+                            self.settings().name
                         ),
                         "wait for the line, or fail over at the other site with ⟨unplanned⟩",
                     );
@@ -439,6 +451,9 @@ impl HostedGroup {
                 }
                 GroupOrder::Suspend(answer) => drop(answer.send(self.suspend(&group).await)),
                 GroupOrder::Resume(plan, answer) => drop(answer.send(self.resume(&group, plan).await)),
+                GroupOrder::ChangeMode(mode, answer) => {
+                    drop(answer.send(self.change_mode(&group, mode).await));
+                }
                 GroupOrder::GiveWay(answer) => {
                     let has = group.session().has().stamps()[0];
                     self.leave(&group).await;
@@ -512,7 +527,7 @@ impl HostedGroup {
                     }
                 }
                 GroupOrder::GoOnAlone(answer) => {
-                    let problem = format!("{} is secondary here", self.settings.name);
+                    let problem = format!("{} is secondary here", self.settings().name);
                     drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
                 }
                 GroupOrder::Promote(order, answer) => match self.promote(&group, order).await {
@@ -522,8 +537,10 @@ impl HostedGroup {
                     }
                     Err(refusal) => drop(answer.send(Err(refusal))),
                 },
-                GroupOrder::Suspend(answer) | GroupOrder::Resume(_, answer) => {
-                    let problem = format!("{} is secondary here", self.settings.name);
+                GroupOrder::Suspend(answer)
+                | GroupOrder::Resume(_, answer)
+                | GroupOrder::ChangeMode(_, answer) => {
+                    let problem = format!("{} is secondary here", self.settings().name);
                     drop(answer.send(Err(Refusal::new(problem, "say it at the site that is primary"))));
                 }
                 GroupOrder::HandOver(answer) => {
@@ -588,14 +605,14 @@ impl HostedGroup {
         self.is_closing.set(true);
         group.refuse_hosts();
         self.hosts.refresh();
-        if !self.hosts.end(&self.settings.volumes).await {
+        if !self.hosts.end(&self.settings().volumes).await {
             self.warn("hosts have not let go of its volumes yet: they get errors");
         }
         group.end();
     }
 
     pub(super) fn refusal(&self, error: &array::error::Error) -> Refusal {
-        Refusal::new(format!("{}: {error}", self.settings.name), "see the pool's messages")
+        Refusal::new(format!("{}: {error}", self.settings().name), "see the pool's messages")
     }
 
     pub(super) fn note_end(&self, reason: String) {
@@ -606,11 +623,11 @@ impl HostedGroup {
     }
 
     pub(super) fn occurred(&self, kind: &'static str, text: &str) {
-        self.notices.occurred(kind, format!("{}: {text}", self.settings.name));
+        self.notices.occurred(kind, format!("{}: {text}", self.settings().name));
     }
 
     pub(super) fn warn(&self, text: impl AsRef<str>) {
-        self.notices.warn(format!("DR group {}: {}", self.settings.name, text.as_ref()));
+        self.notices.warn(format!("DR group {}: {}", self.settings().name, text.as_ref()));
     }
 }
 

@@ -184,14 +184,18 @@ impl PoolDrGroups {
     /// The readers of the group with volumes in several pools that a group is a part of, and its index.
     pub(super) fn joint_readers(&self, group: GroupId) -> Option<(Arc<JointReaders>, usize)> {
         let groups = self.groups.borrow();
-        let part = groups.get(&group)?.settings.joint?;
+        let part = groups.get(&group)?.settings().joint?;
         Some((self.access.joint_readers(&part), part.index.into()))
     }
 
     /// The groups here that are parts of groups with volumes in several pools.
     pub(super) fn joint_groups(&self) -> Vec<GroupId> {
         let groups = self.groups.borrow();
-        groups.iter().filter(|(_, hosted)| hosted.settings.joint.is_some()).map(|(group, _)| *group).collect()
+        groups
+            .iter()
+            .filter(|(_, hosted)| hosted.settings().joint.is_some())
+            .map(|(group, _)| *group)
+            .collect()
     }
 
     pub(super) fn readers_changed(&self) -> Arc<Notify> {

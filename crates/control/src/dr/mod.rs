@@ -38,6 +38,8 @@ pub mod link_thread;
 pub mod link_view;
 pub(crate) mod merge_turns;
 pub mod mode;
+mod mode_change;
+mod mode_exchange;
 mod part_inbox;
 mod peer_session;
 mod pool_clients;

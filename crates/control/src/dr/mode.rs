@@ -3,8 +3,9 @@
 use replication::session::{BoundPolicy, ReplicationMode};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 use utoipa::ToSchema;
+use world::ByteCount;
 
 /// Default of the time for which hosts wait for a lost peer: under Linux's 30 s.
 pub const HOLD_MS: u64 = 15_000;
@@ -119,5 +120,31 @@ impl DrMode {
                 Self::Periodic { every_ms: every.as_millis() as u64, keep: kept }
             }
         }
+    }
+}
+
+impl fmt::Display for DrMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Sync { hold_ms, failsafe } => {
+                let end = if failsafe { ", failsafe" } else { "" };
+                write!(f, "synchronous, hold {}{end}", time_text(hold_ms))
+            }
+            Self::Async { behind_ms, behind_bytes, push_back } => {
+                let end = if push_back { ", push back" } else { "" };
+                let (time, size) = (time_text(behind_ms), ByteCount(behind_bytes));
+                write!(f, "asynchronous, at most {time} and {size} behind{end}")
+            }
+            Self::Periodic { every_ms, keep } => {
+                write!(f, "periodic, every {}, {keep} states kept", time_text(every_ms))
+            }
+        }
+    }
+}
+
+fn time_text(ms: u64) -> String {
+    match ms.is_multiple_of(60_000) {
+        true => format!("{} min", ms / 60_000),
+        false => format!("{} s", ms as f64 / 1_000.0),
     }
 }

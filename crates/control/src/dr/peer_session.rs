@@ -11,6 +11,7 @@ use super::{
     group_view::{DrGroupView, DrRole},
     half_made::OFFER_KEPT,
     link_thread::Link,
+    mode_exchange::ModeExchange,
     pool_groups::{GroupVolume, begin_change},
     service_exchange::{ServiceExchange, reachable_portal},
     set_exchange::SetExchange,
@@ -67,6 +68,7 @@ pub(super) struct PeerSession {
     clients: ClientExchange,
     sets: SetExchange,
     verdicts: VerdictExchange,
+    modes: ModeExchange,
 }
 
 impl PeerSession {
@@ -85,6 +87,7 @@ impl PeerSession {
             clients: ClientExchange::default(),
             sets: SetExchange::default(),
             verdicts: VerdictExchange::default(),
+            modes: ModeExchange::default(),
         })
     }
 
@@ -244,6 +247,7 @@ impl PeerSession {
                 self.clients.keep(link, peer);
                 self.sets.keep(link, peer);
                 self.verdicts.keep(link, peer);
+                self.modes.keep(link, peer);
                 if self.version() >= SERVICES_VERSION {
                     for message in self.due(link, peer) {
                         if channel.send(FrameBody::SiteMessage(message.frame())).await.is_err() {
@@ -295,6 +299,7 @@ impl PeerSession {
         if self.version() >= VERIFICATIONS_VERSION {
             messages.extend(self.verdicts.due(link, peer));
         }
+        messages.extend(self.modes.due(link, peer, self.version()));
         messages
     }
 
@@ -350,6 +355,7 @@ impl PeerSession {
             SiteMessage::Verdict { set, part, parts, text } => {
                 return self.verdicts.take_verdict(&set, (part, parts), text);
             }
+            SiteMessage::Mode { group, mode } => return self.modes.take(&group, &mode),
         }
         Ok(())
     }

@@ -175,9 +175,7 @@ impl PoolDrGroups {
         if let Some(part) = &settings.joint {
             member.use_joint(self.access.joint(part), part.index.into());
         }
-        if let ReplicationMode::Periodic { kept, .. } = settings.mode {
-            member.keep_points(kept);
-        }
+        member.keep_points_of(settings.mode);
         let turns = self.access.merge_turns().of_group(&self.world, (group, &settings.name), settings.peer);
         member.use_merge_gate(Rc::new(turns));
         member.use_locks(Rc::clone(&self.locks) as Rc<dyn SnapshotLocks>);
@@ -193,8 +191,8 @@ impl PoolDrGroups {
     pub fn group_of_any(&self, volumes: &[VolumeId]) -> Option<String> {
         let groups = self.groups.borrow();
         let has =
-            |group: &&Rc<HostedGroup>| group.settings.volumes.iter().any(|volume| volumes.contains(volume));
-        groups.values().find(has).map(|group| group.settings.name.clone())
+            |group: &&Rc<HostedGroup>| group.settings().volumes.iter().any(|volume| volumes.contains(volume));
+        groups.values().find(has).map(|group| group.settings().name.clone())
     }
 
     /// The volumes that hosts must not reach now.
@@ -299,7 +297,7 @@ impl PoolDrGroups {
     /// There is no such group, or it is primary here.
     pub(super) fn follower(&self, group: GroupId) -> Result<(String, Rc<SecondaryGroup>), Refusal> {
         let group = self.find(group)?;
-        let name = group.settings.name.clone();
+        let name = group.settings().name.clone();
         let not_secondary =
             || Refusal::new(format!("{name} is not secondary here"), "see 'spindle dr status'");
         let follower = group.follower().ok_or_else(not_secondary)?;
@@ -331,7 +329,7 @@ impl PoolDrGroups {
 
     /// The other site of each group.
     pub(super) fn peers(&self) -> Vec<(GroupId, SiteId)> {
-        self.groups.borrow().iter().map(|(group, hosted)| (*group, hosted.settings.peer)).collect()
+        self.groups.borrow().iter().map(|(group, hosted)| (*group, hosted.settings().peer)).collect()
     }
 
     /// The groups that follow here.
@@ -345,10 +343,16 @@ impl PoolDrGroups {
         self.groups.borrow().iter().map(|(group, hosted)| (*group, hosted.volumes())).collect()
     }
 
+    /// The group of a name.
+    pub(super) fn group_called(&self, name: &str) -> Option<GroupId> {
+        let groups = self.groups.borrow();
+        groups.iter().find(|(_, hosted)| hosted.settings().name == name).map(|(group, _)| *group)
+    }
+
     /// The group that a volume is in.
     pub(super) fn group_with(&self, volume: VolumeId) -> Option<GroupId> {
         let groups = self.groups.borrow();
-        groups.iter().find(|(_, hosted)| hosted.settings.volumes.contains(&volume)).map(|(group, _)| *group)
+        groups.iter().find(|(_, hosted)| hosted.settings().volumes.contains(&volume)).map(|(group, _)| *group)
     }
 
     /// The volumes of all groups.
@@ -370,7 +374,7 @@ impl PoolDrGroups {
     /// One is missing, in a group already, or has a size that is no multiple of 4 KiB.
     pub fn check_new(&self, name: &str, volumes: &[VolumeId]) -> Result<Vec<GroupVolume>, Refusal> {
         let all = self.pool.volumes();
-        if self.groups.borrow().values().any(|group| group.settings.name == name) {
+        if self.groups.borrow().values().any(|group| group.settings().name == name) {
             return Err(Refusal::new(format!("there is a DR group {name:?}"), "choose another name"));
         }
         if let Some(other) = self.group_of_any(volumes) {
@@ -448,12 +452,12 @@ impl PoolDrGroups {
     ) -> Result<(), Refusal> {
         let _one_at_a_time = self.making.lock().await;
         if let Ok(known) = self.find(group) {
-            return match known.settings == settings {
+            return match *known.settings() == settings {
                 true => Ok(()),
                 false => Err(Refusal::new(format!("there is another group {group}"), "")),
             };
         }
-        if self.groups.borrow().values().any(|known| known.settings.name == settings.name) {
+        if self.groups.borrow().values().any(|known| known.settings().name == settings.name) {
             return Err(Refusal::new(
                 format!("there is a DR group {:?}", settings.name),
                 "choose another name",
@@ -531,7 +535,7 @@ impl PoolDrGroups {
     }
 
     /// Has a group do something that it answers.
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         group: GroupId,
         order: impl FnOnce(oneshot::Sender<T>) -> GroupOrder,
@@ -539,7 +543,7 @@ impl PoolDrGroups {
         let group = self.find(group)?;
         let (tell, answer) = oneshot::channel();
         group.order(order(tell));
-        answer.await.map_err(|_| Refusal::new(format!("{} has ended", group.settings.name), ""))
+        answer.await.map_err(|_| Refusal::new(format!("{} has ended", group.settings().name), ""))
     }
 
     /// Makes this side primary, whatever the other one does. `is_peer_off`: a person vouches for that, and the witness is
@@ -558,7 +562,7 @@ impl PoolDrGroups {
     /// The states of a group that are kept here, the newest first.
     pub fn kept_states(&self, group: GroupId) -> Result<Vec<KeptState>, Refusal> {
         let group = self.find(group)?;
-        group.member.kept_states().map_err(|error| refusal_of(&group.settings.name, &error))
+        group.member.kept_states().map_err(|error| refusal_of(&group.settings().name, &error))
     }
 
     /// Has the primary here go on without the other side, of which a person says that it is off.
@@ -589,13 +593,13 @@ impl PoolDrGroups {
     /// Forgets a group. Its volumes stay, and are no replicas any more.
     pub async fn remove(&self, group: GroupId) -> Result<(), Refusal> {
         let Ok(hosted) = self.find(group) else { return self.remove_damaged(group).await };
-        self.check_rows_unused(group, &hosted.settings.name)?;
+        self.check_rows_unused(group, &hosted.settings().name)?;
         // An attempt that failed has ended its flows already.
         let _ = self.ask(group, GroupOrder::End).await;
-        let name = hosted.settings.name.clone();
+        let name = hosted.settings().name.clone();
         let refused = |error: Error| refusal_of(&name, &error);
         // Last goes what a crash in between needs: with the record it is a group again, which marks its volumes.
-        self.pool.set_replica(&hosted.settings.volumes, false).await.map_err(refused)?;
+        self.pool.set_replica(&hosted.settings().volumes, false).await.map_err(refused)?;
         if !planted::is_in_dr(DrBug::RecordLeftBehind) {
             self.pool.remove_replication_record(group).await.map_err(refused)?;
         }

@@ -23,6 +23,8 @@ pub(super) const CLIENTS_VERSION: u16 = 5;
 pub(super) const SETS_VERSION: u16 = 7;
 /// The version from which on the site that follows a set verifies its backups.
 pub(crate) const VERIFICATIONS_VERSION: u16 = 8;
+/// The version from which on the primary of a group tells its mode.
+pub(super) const MODES_VERSION: u16 = 9;
 /// Parts of a group's services, or of its clients.
 pub(super) const SERVICE_PARTS_MAX: usize = 64;
 /// Bytes of a part: as JSON in JSON each may become two.
@@ -52,6 +54,8 @@ pub(super) enum SiteMessage {
     Verification { set: String, part: usize, parts: usize, text: ServicesPart },
     /// A part of the verdict of such a verification.
     Verdict { set: String, part: usize, parts: usize, text: ServicesPart },
+    /// The mode of a group of which the sender is primary.
+    Mode { group: String, mode: DrMode },
 }
 
 /// A part of a text that has secrets.
@@ -152,7 +156,7 @@ impl SiteMessage {
             | Self::Verdict { part, parts, text, .. } => {
                 part < parts && *parts <= SERVICE_PARTS_MAX && text.0.len() <= SERVICE_PART_BYTES
             }
-            Self::HandOver { .. } | Self::Answer { .. } | Self::Portal { .. } => true,
+            Self::HandOver { .. } | Self::Answer { .. } | Self::Portal { .. } | Self::Mode { .. } => true,
         };
         if is_allowed { Ok(message) } else { Err("a list of it has too many entries, or none".to_owned()) }
     }

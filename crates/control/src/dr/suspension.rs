@@ -44,8 +44,8 @@ pub(super) struct StopNotes {
 impl HostedGroup {
     /// Suspends the group: no channel runs.
     pub(super) async fn suspend(&self, group: &PrimaryGroup) -> Result<(), Refusal> {
-        let name = &self.settings.name;
-        if matches!(self.settings.mode, ReplicationMode::Sync { is_failsafe: true, .. }) {
+        let name = &self.settings().name;
+        if matches!(self.settings().mode, ReplicationMode::Sync { is_failsafe: true, .. }) {
             let problem = format!(
                 "{name} refuses its hosts without the other site (failsafe): its mail would stand still"
             );

@@ -168,7 +168,7 @@ impl HostedGroup {
         keeper: &LeaseKeeper,
         accepts_loss: bool,
     ) -> Result<bool, Refusal> {
-        let name = &self.settings.name;
+        let name = &self.settings().name;
         let head = group.member().state().lineage.map(|lineage| lineage.current().epoch);
         let head = head.ok_or_else(|| self.promotion_refusal(PromotionError::Empty))?;
         let until = self.world.now() + keeper.span() + ASK_BEYOND_LEASE;
@@ -213,7 +213,7 @@ impl HostedGroup {
 
     async fn become_primary(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
         let (epoch, fence) = self.next_epoch();
-        if self.settings.joint.is_some() {
+        if self.settings().joint.is_some() {
             return self.promote_part(group, (epoch, fence)).await;
         }
         let promoted = group.promote(epoch, fence).await;
@@ -222,7 +222,7 @@ impl HostedGroup {
 
     async fn become_primary_with_loss(&self, group: &SecondaryGroup) -> Result<(), Refusal> {
         let (epoch, fence) = self.next_epoch();
-        if self.settings.joint.is_some() {
+        if self.settings().joint.is_some() {
             return self.promote_part(group, (epoch, fence)).await;
         }
         let promoted = group.promote_with_loss(epoch, fence).await;
@@ -259,7 +259,7 @@ impl HostedGroup {
             GoingBackError::Promotion(error) => self.promotion_refusal(error),
             GoingBackError::Empty => self.promotion_refusal(PromotionError::Empty),
             GoingBackError::GivenUp => Refusal::new(
-                format!("{}: state {} cannot be promoted: {error}", self.settings.name, state.name),
+                format!("{}: state {} cannot be promoted: {error}", self.settings().name, state.name),
                 "choose another one; this one can be cloned or exported",
             ),
         }
@@ -269,12 +269,12 @@ impl HostedGroup {
         match error {
             PromotionError::Pool(error) => self.refusal(&error),
             PromotionError::PartMissing => Refusal::new(
-                format!("{}: {}", self.settings.name, PromotionError::PartMissing),
+                format!("{}: {}", self.settings().name, PromotionError::PartMissing),
                 "see 'spindle dr status'; parts are promoted together, as they fit",
             ),
             error => {
                 let next = "wait until the first copy is complete";
-                Refusal::new(format!("{}: {error}", self.settings.name), next)
+                Refusal::new(format!("{}: {error}", self.settings().name), next)
             }
         }
     }

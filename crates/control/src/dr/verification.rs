@@ -47,7 +47,7 @@ pub(super) struct VerificationPlace(RefCell<Option<Verification>>);
 
 impl HostedGroup {
     fn begin_verification(self: &Rc<Self>, verification: [u8; 16]) -> Result<(), Refusal> {
-        let name = &self.settings.name;
+        let name = &self.settings().name;
         if let Some(last) = &*self.verification.0.borrow() {
             if last.verification == verification {
                 return Ok(());

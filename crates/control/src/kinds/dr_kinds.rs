@@ -218,6 +218,18 @@ pub(super) const DR_KINDS: &[ReportedKind] = &[
         NoStep,
     ),
     occurrence(
+        "dr_mode_changed",
+        Note,
+        "A DR group goes over to another mode, here or at its primary.",
+        [
+            "Mail goes on. In sync hosts wait for the other site with each write; in the other modes a disaster loses what it lacks.",
+            "It records the mode, connects again and tells the other site, which does the same. Nothing is copied again.",
+            STAYS,
+            "Nothing, if somebody meant it. 'spindle dr status GROUP' shows what a disaster would cost now.",
+        ],
+        NoStep,
+    ),
+    occurrence(
         "dr_offer_undone",
         Note,
         "Another site asked for replicas of a DR group and did not make the group: they were removed.",

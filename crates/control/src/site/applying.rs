@@ -131,6 +131,8 @@ impl SiteServer {
         let total = steps.len();
         let (dr_groups, steps): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step, SiteStep::MakeDrGroup(_)));
+        let (changed_groups, steps): (Vec<_>, Vec<_>) =
+            steps.into_iter().partition(|step| matches!(step, SiteStep::ChangeDrGroup { .. }));
         let (last, first): (Vec<_>, Vec<_>) =
             steps.into_iter().partition(|step| matches!(step, SiteStep::DestroyVolume { .. }));
         let mut failed = BTreeMap::new();
@@ -189,6 +191,10 @@ impl SiteServer {
             }
         }
         progress.set_steps(Some((done, total)));
+        changed_groups.iter().for_each(&mut tell);
+        let not_changed = self.change_dr_groups(&changed_groups, |pool| failed.contains_key(pool)).await;
+        done += changed_groups.len() - not_changed.len();
+        left.extend(not_changed.iter().map(|(name, _)| format!("DR group {name}")));
         dr_groups.iter().for_each(&mut tell);
         let not_made =
             self.make_dr_groups(&dr_groups, wanted.listens, |pool| failed.contains_key(pool)).await;
@@ -215,6 +221,13 @@ impl SiteServer {
                 // Killed before the end, it is done again by the next apply, with the same number.
                 self.keep_documents(&text, &wanted.pools).await?;
                 self.journal.end_apply().map_err(|error| error.refusal())?;
+                if let Some((name, refusal)) = not_changed.into_iter().next() {
+                    let problem = format!(
+                        "{done} of {total} changes are done; DR group {name} is not changed: {}",
+                        refusal.problem()
+                    );
+                    return Err(Refusal::new(problem, refusal.remedy()));
+                }
                 match not_made.into_iter().next() {
                     None => Ok(()),
                     // Hosts are served as the file says, and another site need not be reached for that.
@@ -432,7 +445,9 @@ impl SiteServer {
             }
             // All at once, for each pool.
             SiteStep::Serve { .. } => Ok(()),
-            SiteStep::MakeDrGroup(_) => unreachable!("DR groups come last"),
+            SiteStep::MakeDrGroup(_) | SiteStep::ChangeDrGroup { .. } => {
+                unreachable!("DR groups come last")
+            }
             SiteStep::DestroyVolume { pool, volume, .. } => {
                 // A backup may have been made since the apply began.
                 self.check_volume_unlocked(pool, volume).await?;

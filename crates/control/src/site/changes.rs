@@ -7,6 +7,7 @@ use super::{
     wanted_pool::{WantedDrives, WantedPool, WantedVolume},
 };
 use crate::{
+    dr::mode::DrMode,
     planted::{self, ApplyBug},
     view::VolumeView,
 };
@@ -76,6 +77,14 @@ pub enum SiteStep {
         snapshots: usize,
     },
     MakeDrGroup(Box<WantedDrGroup>),
+    /// Another mode for a group that is there.
+    ChangeDrGroup {
+        name: String,
+        /// Pools with its volumes.
+        pools: Vec<String>,
+        from: DrMode,
+        to: DrMode,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -341,6 +350,7 @@ impl SiteStep {
             | Self::MakeVolume { pool, .. }
             | Self::DestroyVolume { pool, .. } => Some(pool),
             Self::MakeDrGroup(group) => group.places.first().map(|place| place.pool.as_str()),
+            Self::ChangeDrGroup { pools, .. } => pools.first().map(String::as_str),
             Self::Serve { .. } => None,
         }
     }
@@ -395,6 +405,9 @@ impl SiteStep {
                 SiteChange { action: SiteAction::Destroy, kind, name, before, after: None }
             }
             Self::MakeDrGroup(group) => create("DR group", group.name.clone(), Some(group.text())),
+            Self::ChangeDrGroup { name, from, to, .. } => {
+                change("DR group", name.clone(), from.to_string(), to.to_string())
+            }
         }
     }
 }

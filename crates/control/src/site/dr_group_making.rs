@@ -236,6 +236,42 @@ impl SiteServer {
         refused
     }
 
+    /// Gives groups other modes, but for those in pools of which something else failed. Returns those that were not changed, with
+    /// the reasons.
+    pub(super) async fn change_dr_groups(
+        &self,
+        steps: &[SiteStep],
+        has_failed: impl Fn(&str) -> bool,
+    ) -> Vec<(String, Refusal)> {
+        let mut refused = Vec::new();
+        for step in steps {
+            let SiteStep::ChangeDrGroup { name, pools, to, .. } = step else { continue };
+            let failed = pools.iter().find(|pool| has_failed(pool));
+            let changed = match failed {
+                Some(pool) => Err(Refusal::new(format!("its pool {pool} is not as the file says"), "")),
+                None => self.change_dr_group(name, pools, to).await,
+            };
+            refused.extend(changed.err().map(|refusal| (name.clone(), refusal)));
+        }
+        refused
+    }
+
+    async fn change_dr_group(&self, name: &str, pools: &[String], mode: &DrMode) -> Result<(), Refusal> {
+        let mode = mode.checked()?;
+        for pool in pools {
+            let name = name.to_owned();
+            let changed = self.order(pool, "change mode of DR group", move |served| {
+                Box::pin(async move {
+                    let changed = served.dr.change_mode_of(&name, mode).await;
+                    served.show_changes();
+                    changed
+                })
+            });
+            changed.await?;
+        }
+        Ok(())
+    }
+
     async fn make_wanted(&self, group: &WantedDrGroup, listens: bool) -> Result<(), Refusal> {
         let link = self.link.as_ref().ok_or_else(|| match listens {
             true => Refusal::new("a server makes it that runs", "'spindle serve' with this file"),

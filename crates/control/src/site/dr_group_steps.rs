@@ -22,7 +22,10 @@ impl SiteChanges {
         };
         for group in &wanted.dr_groups {
             match groups.find(&group.name) {
-                Some(there) => self.fixed_dr_groups.extend(fixed_difference(group, there, renamed)),
+                Some(there) => match fixed_difference(group, there, renamed) {
+                    Some(refusal) => self.fixed_dr_groups.push(refusal),
+                    None => self.change_dr_group(group, there),
+                },
                 None => self.make_dr_group(group, (known, groups)),
             }
         }
@@ -36,6 +39,35 @@ impl SiteChanges {
             ));
         }
         self.refuse_sets_without_replica((known, groups), wanted, renamed);
+    }
+
+    /// Adds the step to another mode. The site that gets the copies leaves that to the other one, whose file has the group.
+    fn change_dr_group(&mut self, group: &WantedDrGroup, there: &KnownDrGroup) {
+        let Some(to) = group.mode_after(&there.mode).filter(|to| *to != there.mode) else { return };
+        let (name, from) = (group.name.clone(), there.mode.clone());
+        if group.to.is_empty() || !there.is_whole() {
+            return;
+        }
+        if group.is_of_other_site {
+            let peer = &there.peer;
+            self.notes.push(format!(
+                "DR group {name:?}: it is {from}, and this file says {to}: the file of {peer} changes it, or 'spindle dr set' there"
+            ));
+            return;
+        }
+        let pools = there.places.iter().map(|place| place.pool.clone()).collect();
+        self.steps.push(SiteStep::ChangeDrGroup { name, pools, from, to });
+    }
+
+    /// At a start groups stay as they are, as all that was changed online does.
+    pub(super) fn leave_dr_groups(&mut self) {
+        self.steps.retain(|step| {
+            let SiteStep::ChangeDrGroup { name, from, to, .. } = step else { return true };
+            self.notes.push(format!(
+                "DR group {name:?}: it is {from}, and stays so; the file says {to}, to which 'spindle apply' changes it"
+            ));
+            false
+        });
     }
 
     /// Refuses verifications at the replica of sets that no site follows, as far as all pools of the set are open.
@@ -213,17 +245,6 @@ mod tests {
     fn a_group_that_the_file_wants_otherwise_stays_and_the_difference_is_said() {
         let there = known("mail", &["disk", "old"], vec![sg1("mail", "denver")]);
         for (from, to, why) in [
-            (
-                "'synchronous'",
-                "'periodic'",
-                "has kind = \"synchronous\", which is fixed for its life, and the file says \"periodic\"",
-            ),
-            (
-                "to_group",
-                "hold_seconds = 20\nto_group",
-                "has hold_seconds = 15, which is fixed for its life, and the file says 20",
-            ),
-            ("to_group", "failsafe = true\nto_group", "has failsafe = false"),
             ("to_group", "witness = ['w']\nto_group", "has witness = []"),
             ("'denver'\n        to_group = 'copies'", "'boulder'", "has to = \"denver\""),
             ("['mail/disk']", "['mail/old']", "has volumes = [\"mail/disk\"]"),
@@ -249,6 +270,45 @@ mod tests {
             FILE.replace("mail/disk", "mail/new").replacen("name = 'disk'", "name = 'new'\nwas = 'disk'", 1);
         let changes = plan(&there, &renamed, "boston").unwrap();
         assert_eq!((changes.fixed_dr_groups.len(), changes.steps.len()), (0, 1), "{changes:?}");
+    }
+
+    #[test]
+    fn another_mode_is_a_step_of_the_site_whose_file_has_the_group() {
+        let there = known("mail", &["disk"], vec![sg1("mail", "denver")]);
+        for (from, to, step) in [
+            ("'synchronous'", "'periodic'", "synchronous, hold 15 s → periodic, every 15 min, 4 states kept"),
+            ("to_group", "hold_seconds = 20\nto_group", "synchronous, hold 15 s → synchronous, hold 20 s"),
+            (
+                "to_group",
+                "failsafe = true\nto_group",
+                "synchronous, hold 15 s → synchronous, hold 15 s, failsafe",
+            ),
+        ] {
+            let mut changes = plan(&there, &FILE.replacen(from, to, 1), "boston").unwrap();
+            assert_eq!(lines(&changes), [format!("~ DR group sg1: {step}")]);
+            changes.leave_dr_groups();
+            assert!(
+                changes.is_empty() && changes.notes[0].contains("'spindle apply' changes it"),
+                "{changes:?}"
+            );
+        }
+        let copies = known("copies", &["disk"], vec![sg1("copies", "boston")]);
+        let changes = plan(&copies, &FILE.replace("'synchronous'", "'periodic'"), "denver").unwrap();
+        assert!(
+            changes.is_empty() && changes.notes[0].contains("the file of boston changes it"),
+            "{changes:?}"
+        );
+        // A group with a witness is in sync.
+        let watched = KnownDrGroup { witness: vec!["w".to_owned()], ..sg1("mail", "denver") };
+        let there = known("mail", &["disk"], vec![watched]);
+        let changes = plan(&there, &FILE.replace("'synchronous'", "'periodic'"), "boston").unwrap();
+        let [refusal] = &changes.fixed_dr_groups[..] else { panic!("{changes:?}") };
+        assert!(
+            refusal.problem().contains("has witness = [\"w\"], which is fixed for its life"),
+            "{refusal}"
+        );
+        let longer = FILE.replacen("to_group", "hold_seconds = 20\nto_group", 1);
+        assert_eq!(lines(&plan(&there, &longer, "boston").unwrap()).len(), 1);
     }
 
     #[test]

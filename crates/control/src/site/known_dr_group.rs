@@ -160,8 +160,8 @@ fn groups_of(pool: &str, view: &PoolView, names: &PeerNames) -> Vec<KnownDrGroup
     groups.collect()
 }
 
-/// The first thing that the file says of a group otherwise than it is. No group changes while it lives. `renamed` gives a volume
-/// the name that it is to have.
+/// The first thing that the file says of a group otherwise than it is, of those that no group changes while it lives. `renamed`
+/// gives a volume the name that it is to have.
 pub(super) fn fixed_difference(
     wanted: &WantedDrGroup,
     known: &KnownDrGroup,
@@ -187,32 +187,12 @@ pub(super) fn fixed_difference(
     // Names of copies are their own site's. Volumes in pools that are not open are not known.
     let says = Some(says).filter(|says| !says.is_empty() && known.is_whole());
     compare("volumes", format!("{has:?}"), says.map(|says| format!("{says:?}")));
-    let kind = DrKind::of(&known.mode);
-    compare("kind", format!("{:?}", kind.word()), wanted.kind.map(|kind| format!("{:?}", kind.word())));
-    if wanted.kind == Some(kind) {
-        // As it would be with the keys that are said: they are rounded alike.
-        let (has, says) = (row_of(&known.mode), wanted.mode().map(|mode| row_of(&mode)).unwrap_or_default());
-        let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-        let truth = |truth: Option<bool>| truth.unwrap_or(false).to_string();
-        let mut compare_said = |key: &str, is_said: bool, has: String, says: String| {
-            compare(key, has, is_said.then_some(says));
-        };
-        for (key, said, has, says) in [
-            ("hold_seconds", said.hold_seconds, has.hold_seconds, says.hold_seconds),
-            ("behind_seconds", said.behind_seconds, has.behind_seconds, says.behind_seconds),
-            ("behind_mb", said.behind_mb, has.behind_mb, says.behind_mb),
-            ("every_minutes", said.every_minutes, has.every_minutes, says.every_minutes),
-            ("keep", said.keep.map(f64::from), has.keep.map(f64::from), says.keep.map(f64::from)),
-        ] {
-            compare_said(key, said.is_some(), number(has), number(says));
-        }
-        for (key, said, has) in
-            [("failsafe", said.failsafe, has.failsafe), ("push_back", said.push_back, has.push_back)]
-        {
-            compare_said(key, said.is_some(), truth(has), truth(said));
-        }
-        let witness = Some(format!("{:?}", said.witness)).filter(|_| !said.witness.is_empty());
-        compare("witness", format!("{:?}", known.witness), witness);
+    let witness = Some(format!("{:?}", said.witness)).filter(|_| !said.witness.is_empty());
+    compare("witness", format!("{:?}", known.witness), witness);
+    let goes_on_alone = |mode: DrMode| matches!(mode, DrMode::Sync { failsafe: false, .. });
+    if !known.witness.is_empty() && !wanted.mode_after(&known.mode).is_none_or(goes_on_alone) {
+        let kind = "a mode other than synchronous without failsafe".to_owned();
+        compare("witness", format!("{:?}", known.witness), Some(kind));
     }
     let name = &wanted.name;
     let difference = differences.into_iter().next()?;

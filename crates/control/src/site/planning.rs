@@ -150,6 +150,9 @@ impl SitePlanner {
             }
         }
         let mut changes = SiteChanges::between(&known, &wanted, &destroy)?;
+        if occasion == PlanOccasion::Start {
+            changes.leave_dr_groups();
+        }
         wanted.notes.append(&mut changes.notes);
         let fixed = std::mem::take(&mut changes.fixed_dr_groups);
         refused.append(&mut changes.refused);

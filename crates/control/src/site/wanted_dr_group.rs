@@ -8,7 +8,6 @@ use crate::dr::{
 };
 use plan::site::{DrGroup, Site, SiteIndex};
 use report::Refusal;
-use world::ByteCount;
 
 const MINUTE_MS: f64 = 60_000.0;
 const SECOND_MS: f64 = 1_000.0;
@@ -117,10 +116,29 @@ impl WantedDrGroup {
         })
     }
 
+    /// The mode that a group with another one is to have; `None` if the file does not say the kind.
+    pub(super) fn mode_after(&self, known: &DrMode) -> Option<DrMode> {
+        if self.kind? != DrKind::of(known) {
+            return self.mode();
+        }
+        let (said, known) = (&self.row, row_of(known));
+        let row = DrGroup {
+            hold_seconds: said.hold_seconds.or(known.hold_seconds),
+            failsafe: said.failsafe.or(known.failsafe),
+            behind_seconds: said.behind_seconds.or(known.behind_seconds),
+            behind_mb: said.behind_mb.or(known.behind_mb),
+            push_back: said.push_back.or(known.push_back),
+            every_minutes: said.every_minutes.or(known.every_minutes),
+            keep: said.keep.or(known.keep),
+            ..said.clone()
+        };
+        Self { row, ..self.clone() }.mode()
+    }
+
     /// The group in words, as the step that makes it shows it.
     pub(super) fn text(&self) -> String {
         let volumes = self.own_volumes().map(|(pool, name)| format!("{pool}/{name}"));
-        let mode = self.mode().map_or(String::new(), |mode| format!(", {}", mode_text(&mode)));
+        let mode = self.mode().map_or(String::new(), |mode| format!(", {mode}"));
         let witness = match self.row.witness.as_slice() {
             [] => String::new(),
             addresses => format!(", witness {}", addresses.join(", ")),
@@ -176,9 +194,12 @@ impl WantedDrGroup {
         }
         if let [one, other, ..] = &self.pools[..] {
             let lie = format!("its volumes lie in the pools {one} and {other}");
-            if kind != DrKind::Synchronous {
-                let problem = format!("{lie}, and such a group is synchronous today");
-                return refused(problem, "say kind = \"synchronous\", or make a group for each pool");
+            if kind == DrKind::Periodic {
+                let problem = format!("{lie}, and such a group is not periodic today");
+                return refused(
+                    problem,
+                    "say kind = \"synchronous\" or \"asynchronous\", or make a group for each pool",
+                );
             }
         }
         if row.witness.is_empty() {
@@ -277,31 +298,6 @@ pub(super) fn row_of(mode: &DrMode) -> DrGroup {
         DrMode::Periodic { every_ms, keep } => {
             DrGroup { every_minutes: Some(every_ms as f64 / MINUTE_MS), keep: Some(keep.into()), ..row }
         }
-    }
-}
-
-fn mode_text(mode: &DrMode) -> String {
-    let kind = DrKind::of(mode).word();
-    match *mode {
-        DrMode::Sync { hold_ms, failsafe } => {
-            let end = if failsafe { ", failsafe" } else { "" };
-            format!("{kind}, hold {}{end}", time_text(hold_ms))
-        }
-        DrMode::Async { behind_ms, behind_bytes, push_back } => {
-            let end = if push_back { ", push back" } else { "" };
-            let (time, size) = (time_text(behind_ms), ByteCount(behind_bytes));
-            format!("{kind}, at most {time} and {size} behind{end}")
-        }
-        DrMode::Periodic { every_ms, keep } => {
-            format!("{kind}, every {}, {keep} states kept", time_text(every_ms))
-        }
-    }
-}
-
-fn time_text(ms: u64) -> String {
-    match ms.is_multiple_of(MINUTE_MS as u64) {
-        true => format!("{} min", ms / MINUTE_MS as u64),
-        false => format!("{} s", ms as f64 / SECOND_MS),
     }
 }
 

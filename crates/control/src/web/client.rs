@@ -8,6 +8,7 @@ pub use super::{
     dr_forks::{DrForkList, DrForkRow},
     dr_groups::{FailoverAnswer, FailoverBody, NewDrGroupBody},
     dr_line_tests::{LinePathFigures, LinePathRow, LineRate, LineRoundTrip, LineTestRow, NewLineTestBody},
+    dr_mode_changes::DrGroupPatch,
     dr_rehearsals::{NewRehearsalBody, PastRehearsalRow, RehearsalCloneRow, RehearsalRow},
     dr_rows::{DamagedDrGroupRow, DrConnection, DrGroupList, DrGroupRow, DrMergeRow, DrSiteRow, DrSites},
     dr_sites::{MadePairingToken, NewPairingBody, NewPairingTokenBody},

@@ -57,7 +57,7 @@ pub struct NewDrGroupBody {
     /// Unique among the DR groups of both sites.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
-    /// UUIDs of its volumes. If they lie in several pools, the group is in sync.
+    /// UUIDs of its volumes. If they lie in several pools, the group is not periodic.
     #[schema(min_items = 1, max_items = 992)]
     pub volumes: Vec<String>,
     /// Name of the other site.
@@ -289,9 +289,9 @@ fn check_pools(
         let next = "say HERE=THERE for each pool that has another name there";
         return refused(format!("the volumes lie in pools {all}, and one pool there is named"), next);
     }
-    if !matches!(mode, DrMode::Sync { .. }) {
-        let next = "say sync; or make a group for each pool";
-        return refused(format!("the volumes lie in pools {all}: such a group is in sync today"), next);
+    if matches!(mode, DrMode::Periodic { .. }) {
+        let next = "say sync or async; or make a group for each pool";
+        return refused(format!("the volumes lie in pools {all}: such a group is not periodic today"), next);
     }
     Ok(())
 }

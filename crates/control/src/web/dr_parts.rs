@@ -114,8 +114,8 @@ pub(super) async fn move_parts(
     for (moved, (pool, group)) in moving.enumerate() {
         let mut tries = 0;
         while let Err(problem) = move_part(api, (pool, group), goes_away).await {
-            if moved > 0 && has_moved((pool, group), goes_away) {
-                // With a witness the other site takes what was left behind.
+            // With a witness the other site takes what was left behind; without one the part may be primary at neither.
+            if moved > 0 && group.witness.is_some() && has_moved((pool, group), goes_away) {
                 break;
             }
             tries += 1;

@@ -388,6 +388,10 @@ fn summary_of(group: &DrGroupView, part: Option<&DrPartRow>, (peer, has_link): (
     let Some(part) = part else { return summary };
     match part.problem(&group.name) {
         Some(problem) => format!("{problem}; {summary}"),
+        None if !matches!(group.mode, ReplicationMode::Sync { .. }) => match group.role {
+            DrRole::Primary => summary,
+            DrRole::Secondary => format!("shows all of its pools as of one moment of the primary; {summary}"),
+        },
         None if !part.is_together && group.is_complete => match group.role {
             DrRole::Primary => {
                 format!("its parts are apart, until {peer} has what it lacks of each; {summary}")

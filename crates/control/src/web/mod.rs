@@ -27,6 +27,7 @@ mod dr_groups;
 mod dr_kept_states;
 mod dr_line_tests;
 mod dr_loss;
+mod dr_mode_changes;
 mod dr_parts;
 mod dr_rehearsals;
 mod dr_rows;

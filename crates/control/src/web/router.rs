@@ -4,11 +4,11 @@ use super::{
     ApiProblem, ApiState, audit, browser_sessions,
     changing::{self, BODY_BYTES_MAX, KEY_BYTES_MAX, SITE_BYTES_MAX},
     client::KEEPS_SETTINGS,
-    conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_rehearsals, dr_sites,
-    dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes, groups, health,
-    history, imports, initiators, jobs, metrics, notifiers, points, pools, power, presentations, reports,
-    schedules, segment_map, sessions, set_results, sets, site, site_advice, snapshots, space, targets,
-    tokens, transfers, uses, volumes,
+    conditions, cuts, differences, dr_forks, dr_groups, dr_line_tests, dr_mode_changes, dr_rehearsals,
+    dr_sites, dr_suspensions, dr_verifications, drive_warnings, drives, events, exports, group_changes,
+    groups, health, history, imports, initiators, jobs, metrics, notifiers, points, pools, power,
+    presentations, reports, schedules, segment_map, sessions, set_results, sets, site, site_advice,
+    snapshots, space, targets, tokens, transfers, uses, volumes,
 };
 use axum::{
     Router,
@@ -160,7 +160,7 @@ fn described(api: Option<&ApiState>) -> (Router<ApiState>, utoipa::openapi::Open
         .routes(routes!(dr_line_tests::make))
         .routes(routes!(dr_sites::make_token))
         .routes(routes!(dr_groups::list, dr_groups::create))
-        .routes(routes!(dr_groups::show, dr_groups::delete))
+        .routes(routes!(dr_groups::show, dr_groups::delete, dr_mode_changes::change_mode))
         .routes(routes!(dr_groups::fail_over))
         .routes(routes!(dr_groups::give_way))
         .routes(routes!(dr_groups::go_on_alone))

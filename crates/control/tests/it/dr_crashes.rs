@@ -67,6 +67,11 @@ fn live_in_two_pools(seed: u64) -> (DrCounts, u64) {
     in_scene_of_pools(2, seed, (mode, rows_travel), move |scene| life(scene, removes))
 }
 
+fn live_in_two_pools_by_marks(seed: u64) -> (DrCounts, u64) {
+    let mode = DrMode::Async { behind_ms: 2_000, behind_bytes: 64 << 20, push_back: seed.is_multiple_of(2) };
+    in_scene_of_pools(2, seed, (mode, seed % 4 == 2), move |scene| life(scene, false))
+}
+
 fn live_all(few: u64, live: fn(u64) -> (DrCounts, u64)) {
     let mut all = DrCounts::default();
     Seeds::of(few, 2_000).live_all(|seed| {
@@ -92,6 +97,12 @@ fn two_sites_keep_what_hosts_were_answered_whatever_is_asked_and_whatever_crashe
 #[test]
 fn a_group_over_two_pools_is_found_as_one_state_whatever_is_asked_and_whatever_crashes() {
     live_all(4, live_in_two_pools);
+}
+
+/// As long as no site is lost, nothing that was answered is: then it is found as of a moment before.
+#[test]
+fn a_group_over_two_pools_that_is_not_in_sync_is_found_as_one_state_whatever_crashes() {
+    live_all(4, live_in_two_pools_by_marks);
 }
 
 #[cfg(debug_assertions)]

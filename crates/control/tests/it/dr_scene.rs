@@ -369,7 +369,7 @@ impl DrScene {
             for site in 0..2 {
                 self.start(site);
             }
-            self.sleep_ms(std::env::var("SLEEPMS").map_or(200, |t| t.parse().unwrap())).await;
+            self.sleep_ms(200).await;
             if self.are_alike().await {
                 self.readmit(0).await;
                 self.readmit(1).await;
@@ -386,7 +386,7 @@ impl DrScene {
         let rows = [self.row(0).await, self.row(1).await];
         let [Some(one), Some(other)] = &rows else { return false };
         let (primary, secondary) = if one.role == DrRole::Primary { (one, other) } else { (other, one) };
-        let is_sync = matches!(self.mode, DrMode::Sync { .. });
+        let is_sync = matches!(primary.mode, DrMode::Sync { .. });
         secondary.role == DrRole::Secondary
             && primary.serves
             && primary.state == "streaming"

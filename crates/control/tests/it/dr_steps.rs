@@ -130,7 +130,7 @@ impl DrScene {
     }
 
     /// A planned failover, asked for at either side.
-    async fn move_group(self: &Rc<Self>) {
+    pub async fn move_group(self: &Rc<Self>) {
         if self.percent(80.0) {
             self.restore();
             for _ in 0..30 {

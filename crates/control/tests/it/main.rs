@@ -13,6 +13,7 @@ mod dr_crashes;
 mod dr_half_made;
 mod dr_hosts;
 mod dr_in_file;
+mod dr_modes;
 mod dr_rows;
 mod dr_scene;
 mod dr_sets;
