@@ -2,6 +2,7 @@
 //! drop its forks.
 
 use crate::{
+    dr_mode::{ModeFields, mode_of},
     fields::Fields,
     page::{Frame, PageResult, see, shown},
     rehearsal,
@@ -16,8 +17,8 @@ use control::{
     web::{
         ApiProblem,
         client::{
-            DrForkList, DrForkRow, DrGroupRow, DrMergePlan, DrMergeStart, DrSuspensionReason, FailoverBody,
-            PastRehearsalRow, RehearsalRow,
+            DrForkList, DrForkRow, DrGroupPatch, DrGroupRow, DrMergePlan, DrMergeStart, DrSuspensionReason,
+            FailoverBody, PastRehearsalRow, RehearsalRow,
         },
     },
 };
@@ -30,6 +31,7 @@ struct DrGroupPage<'a> {
     forks: Vec<DrForkRow>,
     /// Under way here: one at most.
     rehearsals: Vec<RehearsalRow>,
+    mode: ModeFields<'a>,
     /// Forms keep what was typed.
     sent: &'a Fields,
 }
@@ -114,7 +116,8 @@ pub(crate) async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>, s
         None => Vec::new(),
         Some(_) => rehearsal::under_way(visit, id).await?,
     };
-    shown(&DrGroupPage { frame: &frame, group, forks, rehearsals, sent }, &frame)
+    let mode = ModeFields::new(sent, Some(&group.mode));
+    shown(&DrGroupPage { frame: &frame, group, forks, rehearsals, mode, sent }, &frame)
 }
 
 async fn group_of(visit: &Visit, id: &str) -> Result<DrGroupRow, ApiProblem> {
@@ -128,6 +131,7 @@ pub(crate) async fn change(
     fields: Fields,
 ) -> PageResult {
     match changed(&visit, (&id, &what), &fields).await {
+        Ok("removed") => Ok(see("/replication?done=removed")),
         Ok(done) => Ok(see(&format!("/replication/{}?done={done}", escaped(&id)))),
         Err(problem) => page(&visit, &id, Some(problem), &fields).await,
     }
@@ -140,6 +144,21 @@ async fn changed(
     fields: &Fields,
 ) -> Result<&'static str, ApiProblem> {
     let group = group_of(visit, id).await?;
+    let whole = format!("/v1/dr/groups/{}", escaped(id));
+    match what {
+        "mode" => {
+            let patch = DrGroupPatch { mode: mode_of(fields)? };
+            visit.change::<DrGroupRow>((Method::PATCH, &whole), &patch, fields.change()).await?;
+            return Ok("mode");
+        }
+        "remove" => {
+            fields.check_typed("group", &group.name)?;
+            let change = FormChange { tag: None, ..fields.change() };
+            visit.change::<()>((Method::DELETE, &whole), &(), change).await?;
+            return Ok("removed");
+        }
+        _ => {}
+    }
     let (end, body, done) = match what {
         "switch-over" => ("failover", json_of(&FailoverBody::default()), "switched-over"),
         "take-over" => ("failover", json_of(&takeover(fields)?), "taken-over"),
@@ -152,7 +171,7 @@ async fn changed(
     if !["suspend", "resume"].contains(&what) {
         fields.check_typed("group", &group.name)?;
     }
-    let path = format!("/v1/dr/groups/{}/{end}", escaped(id));
+    let path = format!("{whole}/{end}");
     visit.change::<serde_json::Value>((Method::POST, &path), &body, fields.change()).await?;
     Ok(done)
 }

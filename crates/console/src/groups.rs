@@ -85,7 +85,7 @@ pub(crate) async fn create(visit: Visit, fields: Fields) -> PageResult {
 }
 
 /// UUIDs of volumes that are named `POOL/VOLUME`, one a line.
-async fn named_volumes(visit: &Visit, names: &str) -> Result<Vec<String>, ApiProblem> {
+pub(crate) async fn named_volumes(visit: &Visit, names: &str) -> Result<Vec<String>, ApiProblem> {
     let names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
     if names.is_empty() {
         return Ok(Vec::new());

@@ -18,6 +18,7 @@ mod advice;
 mod api_reference;
 mod assets;
 mod dr_group;
+mod dr_mode;
 mod drive;
 mod events;
 mod fields;
@@ -125,7 +126,7 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/sets/{set}/backups/{number}", get(sets::show_backup))
         .route("/sets/{set}/backups/{number}/hold", post(sets::hold))
         .route("/sets/{set}/backups/{number}/delete", post(sets::delete))
-        .route("/replication", get(replication::show))
+        .route("/replication", get(replication::show).post(replication::create))
         .route("/replication/{group}", get(dr_group::show))
         .route("/replication/{group}/{what}", post(dr_group::change))
         .route("/replication/{group}/rehearsals", post(rehearsal::begin))

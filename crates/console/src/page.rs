@@ -55,7 +55,7 @@ const PLACES: [(&str, &str); 13] = [
 ];
 
 /// Changes in words, by the names that `?done=` has.
-const DONE: [(&str, &str); 46] = [
+const DONE: [(&str, &str); 48] = [
     ("acknowledged", "You have taken the condition on. It stays open until it has ended."),
     ("applied", "The site was applied."),
     ("backup", "The backup was made."),
@@ -97,6 +97,8 @@ const DONE: [(&str, &str); 46] = [
     ("gave-way", "The writes of the other site count. Those of this site become a fork."),
     ("suspended", "The group is suspended: the other site gets nothing until it is resumed."),
     ("resumed", "The group goes on."),
+    ("mode", "The group has this mode. The other site follows once it is connected."),
+    ("removed", "The group was removed here. Its volumes stay. Remove it at the other site, too."),
     ("fork-dropped", "The fork was dropped."),
     ("import", "The import was asked for. Its job says how far it is."),
     ("group-cloned", "Each volume of the group has a clone."),
