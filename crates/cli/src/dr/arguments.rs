@@ -5,6 +5,7 @@ use super::suspension::{DrGroupChoice, parse_merge, parse_rate};
 use crate::{
     quantity::{parse_duration, parse_size},
     server::place::ServerPlace,
+    service::arguments::OnOff,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use control::{
@@ -142,8 +143,8 @@ Say it at both sites.")]
   spindle dr create queue mail/queue --to denver --mode async --behind 30s,256MiB --over push-back
   spindle dr create old mail/archive --to denver --mode periodic --every 15min --keep 8
 
-The volumes are consistent as a whole at the other site, also if they lie in several pools; then the group is in sync. Hosts \
-are served meanwhile. A pool there has the same name, unless --pool names another one.")]
+The volumes are consistent as a whole at the other site, also if they lie in several pools; then the group is not periodic. \
+Hosts are served meanwhile. A pool there has the same name, unless --pool names another one.")]
     Create {
         /// Name of the group, at both sites
         #[arg(value_name = "GROUP")]
@@ -195,6 +196,49 @@ are served meanwhile. A pool there has the same name, unless --pool names anothe
         every: Option<Duration>,
 
         /// Periodic: states that the other site keeps, as snapshots; at most 64 [default: 4]
+        #[arg(long, value_name = "NUMBER")]
+        keep: Option<u16>,
+    },
+    /// Give a group another mode, or other settings of its mode, while hosts use it
+    #[command(after_help = "Examples:
+  spindle dr set sg1 --mode async --behind 30s,256MiB
+  spindle dr set sg1 --mode sync
+  spindle dr set sg1 --hold 10s
+
+Said at the site that is primary. Hosts go on, both sites connect again, and nothing is copied again; the other site follows. \
+What is not said stays, or has its default if the mode is another one. A group that goes over to sync is in sync once the \
+other site has everything; until then it goes on alone. One with a witness stays in sync, without --failsafe; one with volumes \
+in several pools does not become periodic.")]
+    Set {
+        /// Name of the group
+        #[arg(value_name = "GROUP")]
+        group: String,
+
+        /// Rule for answers to hosts
+        #[arg(long)]
+        mode: Option<DrModeName>,
+
+        /// Sync: time for which hosts wait for a lost site, at most 25 s
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        hold: Option<Duration>,
+
+        /// Sync: refuse writes then, instead of going on alone
+        #[arg(long)]
+        failsafe: Option<OnOff>,
+
+        /// Async: bounds of what the other site may lack, TIME,SIZE
+        #[arg(long, value_name = "BOUNDS", value_parser = BehindBounds::parse)]
+        behind: Option<BehindBounds>,
+
+        /// Async: what happens beyond the bounds
+        #[arg(long)]
+        over: Option<OverBound>,
+
+        /// Periodic: interval at which the other site gets what changed
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        every: Option<Duration>,
+
+        /// Periodic: states that the other site keeps, as snapshots; at most 64
         #[arg(long, value_name = "NUMBER")]
         keep: Option<u16>,
     },

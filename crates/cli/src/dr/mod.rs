@@ -4,23 +4,25 @@ pub mod arguments;
 mod day_window;
 mod failover_all;
 mod forks;
+mod modes;
 mod rehearsal;
 mod status;
 mod suspension;
 mod verification;
 
-use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
-use arguments::{AcceptedLoss, BehindBounds, DrArguments, DrModeName, DrVerb, FailoverArguments, OverBound};
-use control::{
-    dr::mode::{DrMode, EVERY_MS, HOLD_MS, KEEP},
-    web::{
-        client::{
-            DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverAnswer, FailoverBody, MadePairingToken,
-            Method, NewDrGroupBody, NewPairingBody, NewPairingTokenBody, in_uri,
-        },
-        rows::{VolumeEntry, VolumePage},
-    },
+use crate::{
+    console::Console, exit_status::ExitStatus, server::connection::ServerConnection,
+    service::arguments::OnOff,
 };
+use arguments::{AcceptedLoss, DrArguments, DrVerb, FailoverArguments};
+use control::web::{
+    client::{
+        DrGroupList, DrGroupRow, DrSiteRow, DrSites, FailoverAnswer, FailoverBody, MadePairingToken, Method,
+        NewDrGroupBody, NewPairingBody, NewPairingTokenBody, in_uri,
+    },
+    rows::{VolumeEntry, VolumePage},
+};
+use modes::SaidMode;
 use report::Refusal;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -149,7 +151,15 @@ async fn run(
             every,
             keep,
         } => {
-            let mode = mode_of(*mode, (*hold, *failsafe), (*behind, *over), (*every, *keep))?;
+            let said = SaidMode {
+                hold: *hold,
+                failsafe: failsafe.then_some(true),
+                behind: *behind,
+                over: *over,
+                every: *every,
+                keep: *keep,
+            };
+            let mode = said.mode(*mode)?;
             let mut ids = Vec::new();
             for volume in volumes {
                 ids.push(volume_of(server, volume).await?.id);
@@ -166,6 +176,17 @@ async fn run(
             };
             let made = server.change_to_its_end(Method::POST, GROUPS_PATH, Some(&body)).await?;
             return status::show_change(&made.parsed()?, console);
+        }
+        DrVerb::Set { group, mode, hold, failsafe, behind, over, every, keep } => {
+            let said = SaidMode {
+                hold: *hold,
+                failsafe: failsafe.map(OnOff::is_on),
+                behind: *behind,
+                over: *over,
+                every: *every,
+                keep: *keep,
+            };
+            return modes::set(server, group, (*mode, said), console).await;
         }
         DrVerb::Status { group, watch } => {
             let mut shown = Vec::new();
@@ -257,45 +278,6 @@ fn whole_groups(rows: &[DrGroupRow]) -> impl Iterator<Item = &DrGroupRow> {
         whole(&rows[at]).is_none_or(|one| !rows[..at].iter().any(|row| whole(row).as_ref() == Some(&one)))
     };
     rows.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, row)| row)
-}
-
-fn mode_of(
-    mode: DrModeName,
-    (hold, failsafe): (Option<Duration>, bool),
-    (behind, over): (Option<BehindBounds>, Option<OverBound>),
-    (every, keep): (Option<Duration>, Option<u16>),
-) -> Result<DrMode, Refusal> {
-    match mode {
-        DrModeName::Sync | DrModeName::Periodic if behind.is_some() || over.is_some() => Err(Refusal::new(
-            "⟨behind⟩ and ⟨over⟩ are of asynchronous groups",
-            "say ⟨mode⟩ async, or leave them out",
-        )),
-        DrModeName::Sync | DrModeName::Async if every.is_some() || keep.is_some() => Err(Refusal::new(
-            "⟨every⟩ and ⟨keep⟩ are of periodic groups",
-            "say ⟨mode⟩ periodic, or leave them out",
-        )),
-        DrModeName::Sync => Ok(DrMode::Sync { hold_ms: hold.map_or(HOLD_MS, milliseconds), failsafe }),
-        DrModeName::Async | DrModeName::Periodic if hold.is_some() || failsafe => Err(Refusal::new(
-            "⟨hold⟩ and ⟨failsafe⟩ are of groups in sync",
-            "say ⟨mode⟩ sync, or leave them out",
-        )),
-        DrModeName::Async => {
-            let BehindBounds { time, size } = behind.unwrap_or(BehindBounds::DEFAULT);
-            Ok(DrMode::Async {
-                behind_ms: milliseconds(time),
-                behind_bytes: size.0,
-                push_back: over == Some(OverBound::PushBack),
-            })
-        }
-        DrModeName::Periodic => Ok(DrMode::Periodic {
-            every_ms: every.map_or(EVERY_MS, milliseconds),
-            keep: keep.unwrap_or(KEEP),
-        }),
-    }
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    time.as_millis() as u64
 }
 
 /// Asks for the name of what is changed for good, unless it was said.

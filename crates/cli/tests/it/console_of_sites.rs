@@ -6,7 +6,7 @@ use crate::{
     judged_exports::until,
     pool_drives::done,
     spindle::json_of,
-    two_sites::{Site, has_clients, pair},
+    two_sites::{Site, has_clients, pair, paired},
 };
 use std::fs;
 
@@ -41,6 +41,51 @@ fn is_done(page: &Page, done: &str) {
 fn is_refused(page: &Page, status: u16, words: &str) {
     assert!(page.status == status && page.text.contains(words), "{}: {}", page.status, page.text);
     assert!(page.text.contains("role=\"alert\""), "the page says it: {}", page.text);
+}
+
+#[test]
+fn a_group_is_made_gets_another_mode_and_is_removed_by_forms() {
+    if !has_clients() {
+        return;
+    }
+    let (boston, denver) = paired();
+    let list = browser(&boston).get("/replication", "");
+    list.check("/replication");
+    assert!(list.text.contains("<option value=\"denver\">"), "{}", list.text);
+    let numbers =
+        [("hold_s", "15"), ("behind_s", "30"), ("behind_mib", "256"), ("every_min", "15"), ("keep", "4")];
+    let of_mode = |more: &[(&'static str, &'static str)]| [more, &numbers[..]].concat();
+    let group = [("name", "sg1"), ("peer", "denver"), ("mode", "async")];
+    let refused = browser(&boston).post(
+        "/replication",
+        "",
+        &of_mode(&[&group[..], &[("names", "mail/none")]].concat()),
+    );
+    is_refused(&refused, 400, "there is no volume &#34;mail/none&#34;");
+    assert!(refused.text.contains("value=\"async\" selected"), "what was typed stays: {}", refused.text);
+    let made = browser(&boston).post(
+        "/replication",
+        "",
+        &of_mode(&[&group[..], &[("names", "mail/disk")]].concat()),
+    );
+    is_done(&made, "created");
+    until("it streams", || boston.is("primary", "streaming") && denver.is("secondary", "following"));
+
+    assert!(!page(&denver).text.contains("/mode\""), "it is changed at the primary");
+    is_refused(&send(&boston, "mode", &[("mode", "sync"), ("hold_s", "60")]), 409, "1 to 25000");
+    let mut sync = of_mode(&[("mode", "sync")]);
+    sync[1] = ("hold_s", "2.5");
+    is_done(&send(&boston, "mode", &sync), "mode");
+    let has_mode = |site: &Site| site.row()["mode"]["hold_ms"] == 2_500;
+    until("both sites have it", || has_mode(&boston) && has_mode(&denver));
+    assert!(page(&boston).text.contains("value=\"2.5\""));
+
+    is_refused(&send(&boston, "remove", &[("typed", "sg2")]), 400, "is not the name of the group");
+    for site in [&boston, &denver] {
+        is_done(&send(site, "remove", &[("typed", "sg1")]), "removed");
+        assert!(site.rows().is_empty());
+    }
+    boston.io(&["write -P 5 0 4k"]);
 }
 
 #[test]

@@ -188,7 +188,11 @@ fn hooks_end_the_mail_server_for_a_dial_tone_and_a_merge() {
 
     let mut load = server.begin_load();
     let outlook = || server.answer(&["protect", "dial-tone", "post", "--dry-run"]);
-    until("the mail server is connected", || outlook()["volumes"][0]["used_by"][0].is_string());
+    until("the mail server is connected", || {
+        let log = || fs::read_to_string(server.bench.path("load.log")).unwrap();
+        assert!(load.try_wait().unwrap().is_none(), "the load has ended: {}", log());
+        outlook()["volumes"][0]["used_by"][0].is_string()
+    });
     server.bench.make_file("server.pid", load.id().to_string().as_bytes());
     let refused = server.refused(&dial_tone);
     assert!(refused.contains("is used by") && refused.contains("nothing was changed"), "{refused}");

@@ -75,14 +75,25 @@ fn groups_follow_the_file_and_their_roles_do_not() {
     assert_eq!(groups(&printed(&boston)), [table]);
     assert_eq!(groups(&printed(&denver)), [table]);
 
-    // A group more, by a signal; what is fixed is refused, and what the file lacks stays.
+    // A group more, by a signal; what is fixed is refused, another mode is taken, and what the file lacks stays.
     boston.write("boston", &format!("{VOLUME}{EXPORT}{GROUP}{SECOND}"));
     signal(boston.server(), "HUP");
     until("sg2 waits for its clock", || has(&boston, "sg2", "primary") && has(&denver, "sg2", "secondary"));
+    let watched = GROUP.replace("to =", "witness = ['192.0.2.1']\nto =");
+    boston.write("boston", &format!("{VOLUME}{EXPORT}{watched}{SECOND}"));
+    let why =
+        "DR group \"sg1\" has witness = [], which is fixed for its life, and the file says [\"192.0.2.1\"]";
+    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
     let longer = GROUP.replace("to =", "hold_seconds = 20\nto =");
     boston.write("boston", &format!("{VOLUME}{EXPORT}{longer}{SECOND}"));
-    let why = "DR group \"sg1\" has hold_seconds = 15, which is fixed for its life, and the file says 20; say what it has";
-    refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
+    let said = boston.verb("apply site.toml");
+    assert!(said.contains("~ DR group sg1: synchronous, hold 15 s → synchronous, hold 20 s"), "{said}");
+    let hold =
+        |site: &Site| site.rows().iter().find(|row| row["name"] == "sg1").unwrap()["mode"]["hold_ms"].clone();
+    until("both sites have it", || hold(&boston) == 20_000 && hold(&denver) == 20_000);
+    empty_plan(&boston, "site.toml");
+    boston.verb("dr set sg1 --hold 15s");
+    until("both sites have it", || hold(&boston) == 15_000 && hold(&denver) == 15_000);
     boston.write("boston", &format!("{VOLUME}{EXPORT}{GROUP}"));
     let said = empty_plan(&boston, "site.toml");
     assert!(
@@ -117,7 +128,7 @@ fn a_group_in_two_pools_is_made_by_the_file_and_printed_at_both_sites() {
     let (boston, denver) = paired_with_both((&format!("{LOGS}{VOLUMES}"), &journals));
     let of_kind = |kind: &str| format!("{LOGS}{VOLUMES}{}", group.replace("'synchronous'", kind));
     boston.write("boston", &of_kind("'periodic'"));
-    let why = "its volumes lie in the pools mail and logs, and such a group is synchronous today";
+    let why = "its volumes lie in the pools mail and logs, and such a group is not periodic today";
     refused(&boston.bench, &["apply", "site.toml", "--state", "state"], why);
     boston.write("boston", &format!("{LOGS}{VOLUMES}{group}"));
     signal(boston.server(), "HUP");
@@ -142,8 +153,14 @@ fn a_group_in_two_pools_is_made_by_the_file_and_printed_at_both_sites() {
     refused(
         &boston.bench,
         &["apply", "site.toml", "--state", "state"],
-        "DR group \"sg1\" has hold_seconds = 15",
+        "DR group sg1 is not changed: sg1 is secondary here; say it at the site that is primary",
     );
+    boston.verb("failover sg1");
+    until("it is back", || are_together(&boston) && are(&denver, "secondary", "following"));
+    boston.verb("apply site.toml");
+    let is_longer = |site: &Site| site.rows().iter().all(|row| row["mode"]["hold_ms"] == 20_000);
+    until("both parts have it at both sites", || is_longer(&boston) && is_longer(&denver));
+    empty_plan(&boston, "site.toml");
 }
 
 #[test]

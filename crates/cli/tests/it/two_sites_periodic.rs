@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Names of the states that denver keeps, the oldest first.
-fn kept(denver: &Site) -> Vec<String> {
+pub fn kept(denver: &Site) -> Vec<String> {
     let words = ["pool", "show", "mail", "--json", "--server", "unix:state/spindle.sock"];
     let shown = json_of(&done(&denver.bench.run(&words)));
     let volumes = shown["volumes"].as_array().unwrap();

@@ -42,8 +42,8 @@ fn a_group_of_two_pools_is_made_moved_and_taken_over_as_one() {
     }
     let (mut boston, denver) = paired_with_both((&format!("{LOGS}{VOLUMES}"), LOGS));
     boston.refused(
-        "dr create sg1 mail/disk logs/log --to denver --mode async",
-        "such a group is in sync today",
+        "dr create sg1 mail/disk logs/log --to denver --mode periodic",
+        "such a group is not periodic today",
     );
     boston.refused(
         "dr create sg1 mail/disk logs/log --to denver --mode sync --pool mail",

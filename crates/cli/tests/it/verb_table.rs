@@ -274,6 +274,7 @@ const TABLE: &[(&str, &str, VerbApi)] = &[
     ("dr", "give-way", By(&["POST /dr/groups/{group}/give-way"])),
     ("dr", "alone", By(&["POST /dr/groups/{group}/alone"])),
     ("dr", "remove", By(&["DELETE /dr/groups/{group}"])),
+    ("dr", "set", By(&["PATCH /dr/groups/{group}"])),
     ("dr", "suspend", By(&["POST /dr/groups/{group}/suspend"])),
     ("dr", "resume", By(&["POST /dr/groups/{group}/resume"])),
     (
