@@ -80,6 +80,30 @@ impl BehindBounds {
     }
 }
 
+/// Settings of the modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct DrModeSettings {
+    /// Sync: time for which hosts wait for a lost site, at most 25 s [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub hold: Option<Duration>,
+
+    /// Async: bounds of what the other site may lack, TIME,SIZE [default: 30s,256MiB]
+    #[arg(long, value_name = "BOUNDS", value_parser = BehindBounds::parse)]
+    pub behind: Option<BehindBounds>,
+
+    /// Async: what happens beyond the bounds [default: behind]
+    #[arg(long)]
+    pub over: Option<OverBound>,
+
+    /// Periodic: interval at which the other site gets what changed [default: 15min]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub every: Option<Duration>,
+
+    /// Periodic: states that the other site keeps, as snapshots; at most 64 [default: 4]
+    #[arg(long, value_name = "NUMBER")]
+    pub keep: Option<u16>,
+}
+
 /// The loss that an unplanned failover may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedLoss {
@@ -166,10 +190,6 @@ Hosts are served meanwhile. A pool there has the same name, unless --pool names 
         #[arg(long)]
         mode: DrModeName,
 
-        /// Sync: time for which hosts wait for a lost site, at most 25 s [default: 15s]
-        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-        hold: Option<Duration>,
-
         /// Sync: refuse writes then, instead of going on alone
         #[arg(long)]
         failsafe: bool,
@@ -183,21 +203,8 @@ Hosts are served meanwhile. A pool there has the same name, unless --pool names 
         #[arg(long, value_name = "ADDRESS", requires = "auto")]
         witness: Vec<String>,
 
-        /// Async: bounds of what the other site may lack, TIME,SIZE [default: 30s,256MiB]
-        #[arg(long, value_name = "BOUNDS", value_parser = BehindBounds::parse)]
-        behind: Option<BehindBounds>,
-
-        /// Async: what happens beyond the bounds [default: behind]
-        #[arg(long)]
-        over: Option<OverBound>,
-
-        /// Periodic: interval at which the other site gets what changed [default: 15min]
-        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-        every: Option<Duration>,
-
-        /// Periodic: states that the other site keeps, as snapshots; at most 64 [default: 4]
-        #[arg(long, value_name = "NUMBER")]
-        keep: Option<u16>,
+        #[command(flatten)]
+        settings: DrModeSettings,
     },
     /// Give a group another mode, or other settings of its mode, while hosts use it
     #[command(after_help = "Examples:
@@ -218,29 +225,12 @@ in several pools does not become periodic.")]
         #[arg(long)]
         mode: Option<DrModeName>,
 
-        /// Sync: time for which hosts wait for a lost site, at most 25 s
-        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-        hold: Option<Duration>,
-
         /// Sync: refuse writes then, instead of going on alone
         #[arg(long)]
         failsafe: Option<OnOff>,
 
-        /// Async: bounds of what the other site may lack, TIME,SIZE
-        #[arg(long, value_name = "BOUNDS", value_parser = BehindBounds::parse)]
-        behind: Option<BehindBounds>,
-
-        /// Async: what happens beyond the bounds
-        #[arg(long)]
-        over: Option<OverBound>,
-
-        /// Periodic: interval at which the other site gets what changed
-        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-        every: Option<Duration>,
-
-        /// Periodic: states that the other site keeps, as snapshots; at most 64
-        #[arg(long, value_name = "NUMBER")]
-        keep: Option<u16>,
+        #[command(flatten)]
+        settings: DrModeSettings,
     },
     /// Show this site, its peers and its groups: roles, states, what a disaster would cost now, and what to do
     #[command(after_help = "Examples:

@@ -136,29 +136,8 @@ async fn run(
             }
             console.say(&format!("{site}: no longer paired; say it there, too"));
         }
-        DrVerb::Create {
-            group,
-            volumes,
-            to,
-            pool,
-            mode,
-            hold,
-            failsafe,
-            auto: _,
-            witness,
-            behind,
-            over,
-            every,
-            keep,
-        } => {
-            let said = SaidMode {
-                hold: *hold,
-                failsafe: failsafe.then_some(true),
-                behind: *behind,
-                over: *over,
-                every: *every,
-                keep: *keep,
-            };
+        DrVerb::Create { group, volumes, to, pool, mode, failsafe, auto: _, witness, settings } => {
+            let said = SaidMode { failsafe: failsafe.then_some(true), settings: *settings };
             let mode = said.mode(*mode)?;
             let mut ids = Vec::new();
             for volume in volumes {
@@ -177,15 +156,8 @@ async fn run(
             let made = server.change_to_its_end(Method::POST, GROUPS_PATH, Some(&body)).await?;
             return status::show_change(&made.parsed()?, console);
         }
-        DrVerb::Set { group, mode, hold, failsafe, behind, over, every, keep } => {
-            let said = SaidMode {
-                hold: *hold,
-                failsafe: failsafe.map(OnOff::is_on),
-                behind: *behind,
-                over: *over,
-                every: *every,
-                keep: *keep,
-            };
+        DrVerb::Set { group, mode, failsafe, settings } => {
+            let said = SaidMode { failsafe: failsafe.map(OnOff::is_on), settings: *settings };
             return modes::set(server, group, (*mode, said), console).await;
         }
         DrVerb::Status { group, watch } => {

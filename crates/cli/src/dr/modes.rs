@@ -2,7 +2,7 @@
 
 use super::{
     GROUPS_PATH,
-    arguments::{BehindBounds, DrModeName, OverBound},
+    arguments::{BehindBounds, DrModeName, DrModeSettings, OverBound},
     find, status,
 };
 use crate::{console::Console, exit_status::ExitStatus, server::connection::ServerConnection};
@@ -17,12 +17,8 @@ use world::ByteCount;
 /// The settings of a mode that were said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SaidMode {
-    pub hold: Option<Duration>,
     pub failsafe: Option<bool>,
-    pub behind: Option<BehindBounds>,
-    pub over: Option<OverBound>,
-    pub every: Option<Duration>,
-    pub keep: Option<u16>,
+    pub settings: DrModeSettings,
 }
 
 impl SaidMode {
@@ -32,7 +28,7 @@ impl SaidMode {
     ///
     /// Something of another mode is said.
     pub fn mode(self, name: DrModeName) -> Result<DrMode, Refusal> {
-        let Self { hold, failsafe, behind, over, every, keep } = self;
+        let Self { failsafe, settings: DrModeSettings { hold, behind, over, every, keep } } = self;
         match name {
             DrModeName::Sync | DrModeName::Periodic if behind.is_some() || over.is_some() => {
                 Err(Refusal::new(
@@ -75,20 +71,24 @@ impl SaidMode {
     ///
     /// Something of another mode is said.
     fn changed(self, name: Option<DrModeName>, before: &DrMode) -> Result<DrMode, Refusal> {
-        let (known, stays) = match *before {
+        let mut stays = self;
+        let settings = &mut stays.settings;
+        let known = match *before {
             DrMode::Sync { hold_ms, failsafe } => {
-                let hold = self.hold.or(Some(Duration::from_millis(hold_ms)));
-                (DrModeName::Sync, Self { hold, failsafe: self.failsafe.or(Some(failsafe)), ..self })
+                settings.hold.get_or_insert(Duration::from_millis(hold_ms));
+                stays.failsafe.get_or_insert(failsafe);
+                DrModeName::Sync
             }
             DrMode::Async { behind_ms, behind_bytes, push_back } => {
                 let (time, size) = (Duration::from_millis(behind_ms), ByteCount(behind_bytes));
-                let over = if push_back { OverBound::PushBack } else { OverBound::Behind };
-                let behind = self.behind.or(Some(BehindBounds { time, size }));
-                (DrModeName::Async, Self { behind, over: self.over.or(Some(over)), ..self })
+                settings.behind.get_or_insert(BehindBounds { time, size });
+                settings.over.get_or_insert(if push_back { OverBound::PushBack } else { OverBound::Behind });
+                DrModeName::Async
             }
             DrMode::Periodic { every_ms, keep } => {
-                let every = self.every.or(Some(Duration::from_millis(every_ms)));
-                (DrModeName::Periodic, Self { every, keep: self.keep.or(Some(keep)), ..self })
+                settings.every.get_or_insert(Duration::from_millis(every_ms));
+                settings.keep.get_or_insert(keep);
+                DrModeName::Periodic
             }
         };
         match name {
@@ -132,17 +132,18 @@ mod tests {
     fn what_is_not_said_stays_unless_the_mode_is_another_one() {
         let before = DrMode::Async { behind_ms: 5_000, behind_bytes: 4096, push_back: true };
         let none = SaidMode::default();
-        let over = SaidMode { over: Some(OverBound::Behind), ..none };
+        let of = |settings| SaidMode { settings, ..none };
+        let over = of(DrModeSettings { over: Some(OverBound::Behind), ..DrModeSettings::default() });
         let changed = DrMode::Async { behind_ms: 5_000, behind_bytes: 4096, push_back: false };
         assert_eq!(over.changed(None, &before).unwrap(), changed);
         assert_eq!(none.changed(Some(DrModeName::Async), &before).unwrap(), before);
-        let hold = SaidMode { hold: Some(Duration::from_secs(3)), ..none };
+        let hold = of(DrModeSettings { hold: Some(Duration::from_secs(3)), ..DrModeSettings::default() });
         assert!(hold.changed(None, &before).is_err(), "it is not in sync");
         let sync = DrMode::Sync { hold_ms: 3_000, failsafe: false };
         assert_eq!(hold.changed(Some(DrModeName::Sync), &before).unwrap(), sync);
         let failsafe = SaidMode { failsafe: Some(true), ..none };
         assert_eq!(failsafe.changed(None, &sync).unwrap(), DrMode::Sync { hold_ms: 3_000, failsafe: true });
-        let keep = SaidMode { keep: Some(2), ..none };
+        let keep = of(DrModeSettings { keep: Some(2), ..DrModeSettings::default() });
         let periodic = DrMode::Periodic { every_ms: 60_000, keep: 9 };
         assert_eq!(keep.changed(None, &periodic).unwrap(), DrMode::Periodic { every_ms: 60_000, keep: 2 });
         assert_eq!(
