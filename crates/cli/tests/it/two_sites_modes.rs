@@ -24,7 +24,7 @@ fn a_group_goes_over_to_sync_under_fio_and_a_killed_primary_loses_nothing() {
         let place = Endpoint::Socket(site.bench.path("socket"));
         fio((&site.bench, "fio".as_ref()), &place, options, lengths)
     };
-    let mut writing = by(&boston, "do_verify=0\nrate_iops=500", [PART; JOBS as usize]).spawn().unwrap();
+    let mut writing = by(&boston, "do_verify=0\nrate_iops=200", [PART; JOBS as usize]).spawn().unwrap();
     until("fio writes", || boston.row()["unconfirmed_bytes"] != 0 || boston.row()["sent_bytes"] != 0);
     boston.refused("dr set sg1", "nothing is said that is to change; say --mode");
     boston.refused("dr set sg1 --hold 5s", "--hold and --failsafe are of groups in sync");

@@ -21,7 +21,13 @@ fn kill_under_ordered_host(round: u64) {
     let mut host = OrderedHost::at(&boston, 0);
     host.pause = PAUSE;
     let writing = thread::spawn(move || host.write(20_000));
-    thread::sleep(Duration::from_millis(3_500 + round * 137 % 1_000));
+    thread::sleep(Duration::from_millis(1_500));
+    let shown = || rows(&denver).iter().map(|row| row["complete_until"].to_string()).collect::<Vec<_>>();
+    let before = shown();
+    until("denver shows a later moment of both pools", || {
+        shown().iter().zip(&before).all(|(now, then)| now != then)
+    });
+    thread::sleep(Duration::from_millis(500 + round * 137 % 1_000));
     boston.kill();
     let answered = writing.join().unwrap();
     until("denver hears of it", || rows(&denver).iter().all(|row| row["connected_since"].is_null()));
@@ -34,7 +40,7 @@ fn kill_under_ordered_host(round: u64) {
     // It panics if one is there without those before it.
     let there = writes_at(&denver);
     println!("round {round}: of {answered} answered denver has {there}");
-    assert!(there <= answered + 1 && there + LOST_MAX > answered && there > 100, "{there} of {answered}");
+    assert!(there <= answered + 1 && there + LOST_MAX > answered && there > 0, "{there} of {answered}");
 
     // What boston had beyond that becomes forks; then the group moves back in order, and loses nothing.
     boston.start();
