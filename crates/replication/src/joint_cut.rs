@@ -17,7 +17,7 @@
 use crate::joint_group::JointGroup;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -75,28 +75,30 @@ pub(crate) struct JointCutPart {
 impl JointGroup {
     /// Takes part in a cut; `None` while another one is under way, or if the part has taken part in this one.
     pub(crate) fn join_cut(&self, part: usize, cut: JointCutId) -> Option<JointCutPart> {
-        let meeting = self.meeting(|parts| {
-            let (progress, changed) = (Mutex::default(), Notify::new());
-            Arc::new(CutMeeting { cut, parts, progress, changed })
-        });
+        let meeting = self.meeting(cut);
         let is_new = meeting.cut == cut && meeting.progress().taking_part.insert(part);
         is_new.then_some(JointCutPart { meeting, part })
     }
-}
 
-impl JointGroup {
     /// Takes part in setting a mark, whose identity all parts learn here; `None` if the part has taken part in this one.
     pub(crate) fn join_mark(&self, part: usize, fresh: JointCutId) -> Option<(JointCutId, JointCutPart)> {
-        let meeting = self.marking(|parts| {
-            let (progress, changed) = (Mutex::default(), Notify::new());
-            Arc::new(CutMeeting { cut: fresh, parts, progress, changed })
-        });
+        let meeting = self.marking(fresh);
         let (cut, is_new) = (meeting.cut, meeting.progress().taking_part.insert(part));
         is_new.then_some((cut, JointCutPart { meeting, part }))
     }
 }
 
 impl CutMeeting {
+    /// The meeting under way, or a new one, which lasts as long as a part takes part in it.
+    pub fn of(under_way: &mut Weak<Self>, cut: JointCutId, parts: usize) -> Arc<Self> {
+        under_way.upgrade().unwrap_or_else(|| {
+            let (progress, changed) = (Mutex::default(), Notify::new());
+            let meeting = Arc::new(Self { cut, parts, progress, changed });
+            *under_way = Arc::downgrade(&meeting);
+            meeting
+        })
+    }
+
     fn progress(&self) -> MutexGuard<'_, CutProgress> {
         // Each change is one insertion or one assignment.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)

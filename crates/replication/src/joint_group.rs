@@ -28,7 +28,7 @@
 //! Parts run on threads of their own: this is all they share.
 
 use crate::{
-    joint_cut::CutMeeting,
+    joint_cut::{CutMeeting, JointCutId},
     planted::{self, ReplicationBug},
     witness::held_right::HeldRight,
 };
@@ -489,24 +489,18 @@ impl JointGroup {
         self.lock().parts.iter().filter(|part| part.opening > 0).all(|part| part.leading > 0 && part.serves)
     }
 
-    /// The cut under way, or a new one for so many parts.
-    pub(crate) fn meeting(&self, new: impl FnOnce(usize) -> Arc<CutMeeting>) -> Arc<CutMeeting> {
+    /// The cut under way, or a new one.
+    pub(crate) fn meeting(&self, cut: JointCutId) -> Arc<CutMeeting> {
         let mut state = self.lock();
-        state.meeting.upgrade().unwrap_or_else(|| {
-            let meeting = new(state.parts.len());
-            state.meeting = Arc::downgrade(&meeting);
-            meeting
-        })
+        let parts = state.parts.len();
+        CutMeeting::of(&mut state.meeting, cut, parts)
     }
 
-    /// The mark that is being set, or a new one for so many parts.
-    pub(crate) fn marking(&self, new: impl FnOnce(usize) -> Arc<CutMeeting>) -> Arc<CutMeeting> {
+    /// The mark that is being set, or a new one.
+    pub(crate) fn marking(&self, fresh: JointCutId) -> Arc<CutMeeting> {
         let mut state = self.lock();
-        state.marking.upgrade().unwrap_or_else(|| {
-            let meeting = new(state.parts.len());
-            state.marking = Arc::downgrade(&meeting);
-            meeting
-        })
+        let parts = state.parts.len();
+        CutMeeting::of(&mut state.marking, fresh, parts)
     }
 
     /// A part of this side takes part in a cut: none may show another state before that is over.

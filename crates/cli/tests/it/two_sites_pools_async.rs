@@ -42,7 +42,7 @@ fn kill_under_ordered_host(round: u64) {
     println!("round {round}: of {answered} answered denver has {there}");
     assert!(there <= answered + 1 && there + LOST_MAX > answered && there > 0, "{there} of {answered}");
 
-    // What boston had beyond that becomes forks; then the group moves back in order, and loses nothing.
+    // Later writes of boston become forks; then the group moves back in order, and loses nothing.
     boston.start();
     let follows = || are(&boston, "secondary", "following") && are(&denver, "primary", "streaming");
     until("boston follows, or a person has to choose", || {

@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. A site sends the modes of groups of which it is primary, and takes those of groups that are secondary here.
-//! 2. One that came is asked of the pool until the group shows it.
+//! 2. One that came waits until the pool takes orders. A refusal of it is said, and it is not asked again in this session.
 
 use super::{
     group_view::{DrGroupView, DrRole},

@@ -374,7 +374,7 @@ impl PoolDrGroups {
     /// One is missing, in a group already, or has a size that is no multiple of 4 KiB.
     pub fn check_new(&self, name: &str, volumes: &[VolumeId]) -> Result<Vec<GroupVolume>, Refusal> {
         let all = self.pool.volumes();
-        if self.groups.borrow().values().any(|group| group.settings().name == name) {
+        if self.group_called(name).is_some() {
             return Err(Refusal::new(format!("there is a DR group {name:?}"), "choose another name"));
         }
         if let Some(other) = self.group_of_any(volumes) {
@@ -457,7 +457,7 @@ impl PoolDrGroups {
                 false => Err(Refusal::new(format!("there is another group {group}"), "")),
             };
         }
-        if self.groups.borrow().values().any(|known| known.settings().name == settings.name) {
+        if self.group_called(&settings.name).is_some() {
             return Err(Refusal::new(
                 format!("there is a DR group {:?}", settings.name),
                 "choose another name",

@@ -172,7 +172,7 @@ impl PrimaryGroup {
         let is_gathering = self.session.borrow().is_gathering();
         match joint.gathers() {
             true => self.session.borrow_mut().gather(true),
-            // What is sent may be shown beside the other parts.
+            // Else its peer could show frames that are under way beside older states of the other parts.
             false if is_gathering && self.may_part() => self.session.borrow_mut().gather(false),
             false => {}
         }
