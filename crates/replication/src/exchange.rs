@@ -3,7 +3,7 @@
 use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{ConnectOutcome, Introduction, Transfer, TransferWay, WayBack, decide},
-    frame::{AgreementFrame, FrameBody, RefusalCode, RefusalFrame},
+    frame::{AgreementFrame, BROUGHT_VERSION, FrameBody, RefusalCode, RefusalFrame},
     lineage::Side,
 };
 
@@ -27,6 +27,23 @@ pub(crate) fn names_changed(agreement: &Agreement, ours: &Introduction) -> bool 
     let receiver = |transfer: &Transfer| if transfer.to == Side::Ours { ours } else { &agreement.theirs };
     let is_unfinished = transfer.is_some_and(|transfer| receiver(transfer).unfinished.is_some());
     outcome.common.is_some() && (forks || (is_in_doubt || is_unfinished) && !is_log)
+}
+
+/// True if the secondary names what unfinished passes brought, before the primary's first pass. `secondary`: the side that it
+/// is.
+pub(crate) fn names_brought(
+    agreement: &Agreement,
+    ours: &Introduction,
+    (secondary, version): (Side, u16),
+) -> bool {
+    let unfinished = match secondary {
+        Side::Ours => &ours.unfinished,
+        Side::Theirs => &agreement.theirs.unfinished,
+    };
+    let is_sent = |transfer: &Transfer| transfer.to == secondary && transfer.way != TransferWay::Log;
+    version >= BROUGHT_VERSION
+        && unfinished.is_some()
+        && agreement.outcome.transfers.first().is_some_and(is_sent)
 }
 
 /// Tells the other side why this one ends the channel.

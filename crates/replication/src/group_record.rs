@@ -12,8 +12,8 @@ use crate::{
         body::{BodyReader, BodyWriter},
     },
     group_state::{
-        FORKS_MAX, GroupRecords, GroupState, HELD_SNAPSHOTS_MAX, HeldSnapshot, JointMark, JointPoint,
-        JointPointState, JointProgress, JointSlot, KeptFork,
+        BROUGHT_MAX, BroughtStamp, FORKS_MAX, GroupRecords, GroupState, HELD_SNAPSHOTS_MAX, HeldSnapshot,
+        JointMark, JointPoint, JointPointState, JointProgress, JointSlot, KeptFork,
     },
     joint_group::{JOINT_PARTS_MAX, JoinId, JointPart},
     merge_plan::{DayWindow, MergePlan, MergeStart, Suspension},
@@ -21,7 +21,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{Fence, GroupId, SiteId, SnapshotId, Stamp, VolumeId, WallNanoseconds},
+    format::{EpochId, Fence, GroupId, SiteId, SnapshotId, Stamp, VolumeId, WallNanoseconds},
     pool::Pool,
 };
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -41,6 +41,8 @@ const VERSION_WITH_HELD: u16 = 5;
 const VERSION_OF_WATCHED_PART: u16 = 6;
 /// Version of the record of a part that is not in sync, or has marks: programs that know less would show parts of several moments.
 const VERSION_WITH_MARKS: u16 = 7;
+/// Version of the record of a group with the stamps of what an unfinished pass brought.
+const VERSION_WITH_BROUGHT: u16 = 8;
 /// Addresses of a witness.
 pub const WITNESS_ADDRESSES_MAX: usize = 8;
 /// Bytes of an address.
@@ -118,7 +120,9 @@ pub struct GroupRecord {
 /// A reason for which a record cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GroupRecordError {
-    #[error("the record has version {0}, and this program knows up to {VERSION_WITH_MARKS}: use a newer one")]
+    #[error(
+        "the record has version {0}, and this program knows up to {VERSION_WITH_BROUGHT}: use a newer one"
+    )]
     Version(u16),
     #[error("the record: {0}")]
     Content(#[from] FrameError),
@@ -174,6 +178,9 @@ impl GroupRecord {
         if version >= VERSION_WITH_HELD {
             write_held(writer, &state.held);
         }
+        if version >= VERSION_WITH_BROUGHT {
+            write_brought(writer, &state.brought);
+        }
         bytes.0
     }
 
@@ -183,6 +190,7 @@ impl GroupRecord {
         let has_plan = state.suspension.is_some() || state.merge != MergePlan::default();
         let is_sync = matches!(settings.mode, ReplicationMode::Sync { .. });
         match has_plan || !state.forks.is_empty() {
+            _ if !state.brought.is_empty() => VERSION_WITH_BROUGHT,
             _ if settings.joint.is_some() && (!is_sync || state.joint.has_marks()) => VERSION_WITH_MARKS,
             _ if settings.joint.is_some() && settings.auto.is_some() => VERSION_OF_WATCHED_PART,
             _ if !state.held.is_empty() => VERSION_WITH_HELD,
@@ -203,7 +211,7 @@ impl GroupRecord {
         let count = reader.u16()?;
         let volumes = (0..count).map(|_| Ok(VolumeId(reader.array()?))).collect::<Result<_, FrameError>>()?;
         let version = reader.u16()?;
-        if !(VERSION..=VERSION_WITH_MARKS).contains(&version) {
+        if !(VERSION..=VERSION_WITH_BROUGHT).contains(&version) {
             return Err(GroupRecordError::Version(version));
         }
         let (group, peer) = (GroupId(reader.array()?), SiteId(reader.array()?));
@@ -249,6 +257,9 @@ impl GroupRecord {
         if version >= VERSION_WITH_HELD {
             state.held = read_held(&mut reader)?;
         }
+        if version >= VERSION_WITH_BROUGHT {
+            state.brought = read_brought(&mut reader)?;
+        }
         let record = Self { group, settings, state };
         if record.version() != version {
             return Err(reader.fault(FrameFault::Value("the version")).into());
@@ -281,6 +292,7 @@ impl GroupRecord {
             (parts.is_none_or(|parts| parts == 1), "the number of parts"),
             (state.role == SiteRole::Secondary || parts.is_some(), "a primary without a history"),
             (state.unfinished.as_ref().is_none_or(of_pass), "an unfinished pass"),
+            (self.is_brought_by_pass(), "a stamp of what an unfinished pass brought"),
             (state.suspension.is_none() || state.role == SiteRole::Primary, "a secondary that is suspended"),
             (state.merge.contradiction().is_none(), "the rule for merges"),
             (settings.joint.is_some() || state.joint == JointProgress::default(), "a part of no group"),
@@ -296,6 +308,20 @@ impl GroupRecord {
         ];
         let broken = rules.into_iter().find_map(|(holds, what)| (!holds).then_some(what));
         broken.or_else(|| settings.contradiction())
+    }
+
+    /// Each stamp is of a volume of the group, above where the pass begins, and not below what it is of there; once each.
+    fn is_brought_by_pass(&self) -> bool {
+        let Some(pass) = &self.state.unfinished else { return self.state.brought.is_empty() };
+        let (since, brought) = (pass.since.stamps()[0], &self.state.brought);
+        let is_of_pass = |one: &BroughtStamp| {
+            let is_of_group = one.volume.is_none_or(|volume| self.settings.volumes.contains(&volume));
+            is_of_group && since < one.as_of && one.as_of <= one.stamp
+        };
+        let mut stamps: Vec<_> = brought.iter().map(|one| (one.volume, one.stamp)).collect();
+        stamps.sort_unstable();
+        stamps.dedup();
+        stamps.len() == brought.len() && brought.iter().all(is_of_pass)
     }
 }
 
@@ -463,6 +489,27 @@ fn read_held(reader: &mut BodyReader<'_>) -> Result<Vec<HeldSnapshot>, FrameErro
     }
     let mut held = || Ok(HeldSnapshot { snapshot: SnapshotId(reader.array()?), since_unix_s: reader.u64()? });
     (0..count).map(|_| held()).collect()
+}
+
+fn write_brought(writer: &mut BodyWriter, brought: &[BroughtStamp]) {
+    writer.u16(brought.len() as u16);
+    for one in brought {
+        writer.bytes(&one.volume.unwrap_or(VolumeId::NONE).0).u64(one.stamp.0).u64(one.as_of.0);
+        writer.bytes(&one.epoch.0);
+    }
+}
+
+fn read_brought(reader: &mut BodyReader<'_>) -> Result<Vec<BroughtStamp>, FrameError> {
+    let count = reader.u16()?;
+    if usize::from(count) > BROUGHT_MAX {
+        return Err(reader.fault(FrameFault::Value("the number of stamps that a pass brought")));
+    }
+    let mut brought = || {
+        let volume = Some(VolumeId(reader.array()?)).filter(|volume| *volume != VolumeId::NONE);
+        let (stamp, as_of) = (Stamp(reader.u64()?), Stamp(reader.u64()?));
+        Ok(BroughtStamp { volume, stamp, as_of, epoch: EpochId(reader.array()?) })
+    };
+    (0..count).map(|_| brought()).collect()
 }
 
 fn write_mode(writer: &mut BodyWriter, mode: ReplicationMode) {

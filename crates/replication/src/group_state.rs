@@ -9,7 +9,7 @@ use crate::{
 };
 use array::{
     error::Error,
-    format::{Fence, SnapshotId, Stamp, VolumeId, WallNanoseconds},
+    format::{EpochId, Fence, SnapshotId, Stamp, VolumeId, WallNanoseconds},
 };
 use world::LocalFuture;
 
@@ -25,6 +25,21 @@ pub struct HeldSnapshot {
     pub snapshot: SnapshotId,
     /// The time of the deletion, by the wall clock of this site, in seconds since 1970.
     pub since_unix_s: u64,
+}
+
+/// Stamps of blocks that an unfinished pass brought, and that a state lists, at most: blocks of others come again.
+pub const BROUGHT_MAX: usize = 256;
+
+/// A stamp that an unfinished pass gave its blocks here. All that have it are as the sender had them at one of its states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BroughtStamp {
+    /// Blocks of this volume; `None`: of any one of the group.
+    pub volume: Option<VolumeId>,
+    pub stamp: Stamp,
+    /// The stamp of that state at the sender.
+    pub as_of: Stamp,
+    /// The epoch in which the sender gave it: in another one it may give it again.
+    pub epoch: EpochId,
 }
 
 /// A history of a volume that a site gave up, as it knew it then.
@@ -128,6 +143,9 @@ pub struct GroupState {
     pub is_alone: bool,
     /// A pass that its volumes have a part of.
     pub unfinished: Option<UnfinishedPass>,
+    /// Stamps of what that pass brought, and others that were not finished before it and began there; the oldest first,
+    /// [`BROUGHT_MAX`] at most.
+    pub brought: Vec<BroughtStamp>,
     /// It was primary before, and its hosts may have been answered up to here.
     pub told: Stamp,
     /// Its state up to this stamp is kept as a fork.
@@ -153,6 +171,7 @@ impl GroupState {
             lineage: None,
             is_alone: false,
             unfinished: None,
+            brought: Vec::new(),
             told: Stamp(0),
             forked_at: None,
             suspension: None,

@@ -270,6 +270,9 @@ impl GroupMember {
         change(&mut state);
         // Nothing is sent by a secondary anyway.
         state.suspension = state.suspension.filter(|_| state.role == SiteRole::Primary);
+        if state.unfinished.is_none() {
+            state.brought = Vec::new();
+        }
         if state.role == SiteRole::Primary {
             // They are its own from now on, and so is the rule for how long they stay.
             state.held = Vec::new();

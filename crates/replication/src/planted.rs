@@ -77,6 +77,12 @@ pub enum ReplicationBug {
     SizeNotPassed,
     /// Snapshots that an unfinished pass brought are taken for those of a history that is given up.
     PassTakenForFork,
+    /// What an unfinished pass brought is not recorded: it comes again.
+    BroughtForgotten,
+    /// A pass leaves out what one that was not finished brought, also if it changed since.
+    BroughtThoughChanged,
+    /// What an unfinished pass brought is of the state at its end, also if it was on its way to a snapshot.
+    BroughtAsOfEnd,
     /// A step of a pass does not undo what the one before brought from a way that a rollback left.
     StepForgotten,
     /// Volumes go back to a kept state, one after the other, and the record of the group knows of nothing.
@@ -126,6 +132,10 @@ impl ReplicationBug {
 
     /// Bugs of passes that few lives show, each with a seed of one that does.
     pub const OF_RARE_PASSES: [(Self, u64); 2] = [(Self::PassTakenForFork, 759), (Self::StepForgotten, 1099)];
+
+    /// Bugs of passes that go on after a lost line, each with a seed of a life that shows it.
+    pub const OF_RESUMED_PASSES: [(Self, u64); 2] =
+        [(Self::BroughtThoughChanged, 0), (Self::BroughtAsOfEnd, 1)];
 
     /// Bugs of groups with a witness.
     pub const OF_TAKEOVERS: [Self; 4] =

@@ -26,8 +26,9 @@ impl VersionRange {
     /// of a snapshot did not say of which volumes. Since version 5 blocks may be packed, and a secondary names what an
     /// unfinished pass brought. Since version 6 groups may have volumes in several pools. Since
     /// version 7 sites tell each other what their catalogues of backups have. Since version 8 the
-    /// site that follows a set verifies its backups. Since version 9 a secondary hears of changed modes and of marks.
-    pub const OURS: Self = Self { lowest: 5, highest: 9 };
+    /// site that follows a set verifies its backups. Since version 9 a secondary hears of changed modes and of marks. Since version
+    /// 10 it names the blocks that unfinished passes brought.
+    pub const OURS: Self = Self { lowest: 5, highest: 10 };
 
     pub fn highest(self) -> u16 {
         self.highest

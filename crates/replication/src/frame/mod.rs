@@ -43,8 +43,9 @@ pub use link_test::{
     TestOrderFrame,
 };
 pub use pass::{
-    ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame,
-    PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
+    BROUGHT_VERSION, BroughtRangesFrame, ChangedRangesFrame, PassBeginFrame, PassBlock, PassBlocksFrame,
+    PassEndFrame, PassPointFrame, PassRangesFrame, PassSnapshotFrame, PassSnapshotsFrame, RangeState,
+    SentRange,
 };
 pub use stream::{
     ConfirmationFrame, CutFrame, HandOverFrame, RecordFrame, SentChange, SentSnapshot, TakenOverFrame,
@@ -208,6 +209,7 @@ frames! {
     53 PassSnapshots(PassSnapshotsFrame) Group ordered;
     54 PassPoint(PassPointFrame) Group ordered;
     55 PassSnapshot(PassSnapshotFrame) Group ordered;
+    56 BroughtRanges(BroughtRangesFrame) Group ordered;
     64 HandOver(HandOverFrame) Group ordered;
     65 TakenOver(TakenOverFrame) Group ordered;
     66 JoinBegin(JoinBeginFrame) Group ordered;

@@ -13,6 +13,9 @@ use array::format::{BlockCount, BlockIndex, Fence, SnapshotId, Stamp, VolumeId};
 use std::sync::Arc;
 use world::Buffer;
 
+/// The lowest version of the protocol in which a receiver names what passes that were not finished brought.
+pub const BROUGHT_VERSION: u16 = 10;
+
 /// A pass begins. Its blocks get the stamps of the cut `until`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassBeginFrame {
@@ -305,5 +308,32 @@ impl BodyCodec for ChangedRangesFrame {
         let volume = read_volume(reader)?;
         let ranges = read_ranges(reader)?;
         Ok(Self { volume, ranges, is_last: reader.flag()? })
+    }
+}
+
+/// Blocks that the receiver has from passes which were not finished: they are as the sender had them at a stamp, and come
+/// again only if they changed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BroughtRangesFrame {
+    pub volume: VolumeId,
+    pub as_of: Stamp,
+    pub ranges: Vec<SentRange>,
+    /// Nothing of any volume follows.
+    pub is_last: bool,
+}
+
+impl BodyCodec for BroughtRangesFrame {
+    fn write(&self, writer: &mut BodyWriter) -> Vec<Arc<Buffer>> {
+        writer.bytes(&self.volume.0).u64(self.as_of.0);
+        write_ranges(writer, &self.ranges);
+        writer.u8(self.is_last.into());
+        Vec::new()
+    }
+
+    fn read(reader: &mut BodyReader<'_>, blocks: Vec<Arc<Buffer>>) -> Result<Self, FrameError> {
+        without_blocks(&blocks);
+        let (volume, as_of) = (read_volume(reader)?, Stamp(reader.u64()?));
+        let ranges = read_ranges(reader)?;
+        Ok(Self { volume, as_of, ranges, is_last: reader.flag()? })
     }
 }

@@ -74,6 +74,17 @@ impl BlockRanges {
         common
     }
 
+    /// The blocks that are in these alone.
+    pub fn without(&self, other: &Self) -> Self {
+        let end = self.0.last().map_or(0, |last| last.end);
+        self.common(&other.others_within(0..end))
+    }
+
+    /// The number of blocks.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// The blocks within a range that are not among these.
     pub fn others_within(&self, within: Range<u64>) -> Self {
         let (mut at, mut others) = (within.start, Self::default());
@@ -119,10 +130,12 @@ mod tests {
             let (a, b) = (set(&one), set(&other));
             prop_assert_eq!(set(&one.union(&other)), &a | &b);
             prop_assert_eq!(set(&one.common(&other)), &a & &b);
+            prop_assert_eq!(set(&one.without(&other)), &a - &b);
+            prop_assert_eq!(one.count(), a.len() as u64);
             let within: BTreeSet<u64> = (from..from + count).collect();
             prop_assert_eq!(set(&one.others_within(from..from + count)), &within - &a);
             prop_assert_eq!(&BlockRanges::received(&one.sent()), &one);
-            for all in [one.union(&other), one.common(&other), one.others_within(from..from + count)] {
+            for all in [one.union(&other), one.common(&other), one.without(&other), one.others_within(from..from + count)] {
                 prop_assert!(all.0.windows(2).all(|pair| pair[0].end < pair[1].start), "{:?}", all);
             }
         }

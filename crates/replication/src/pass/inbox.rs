@@ -19,7 +19,7 @@ impl PassInbox {
     ) -> Result<Option<Stamp>, PassFault> {
         match (frame, self.0.as_mut()) {
             (FrameBody::PassBegin(begin), _) => {
-                self.0 = Some(PassReceiver::begin(member, &begin, has).await?);
+                self.0 = Some(PassReceiver::begin(member, &begin, (has, theirs.lineage.as_ref())).await?);
             }
             (FrameBody::PassSnapshots(snapshots), Some(pass)) => pass.take_snapshots(snapshots).await?,
             (FrameBody::PassPoint(point), Some(pass)) => pass.take_point(point).await?,

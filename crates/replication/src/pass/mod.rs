@@ -4,6 +4,7 @@
 //! sender                                              receiver
 //!        ◀── changed ranges: if it has changes of its own (a tail, a fork)
 //!        ◀── snapshots that it has; again after the end
+//!        ◀── blocks that passes which were not finished brought
 //! cut of its volumes
 //! begin ──▶                                           cut at which it is shown until the end
 //! snapshots of a volume ──▶                           deletes those that the sender has no more
@@ -22,6 +23,7 @@
 //! 2. Until a pass has ended, the receiver counts as being where it began, and can go back there.
 
 mod block_ranges;
+mod brought;
 mod gathered;
 mod inbox;
 mod pace;
@@ -30,6 +32,7 @@ mod send;
 mod steps;
 
 pub(crate) use block_ranges::BlockRanges;
+pub(crate) use brought::{BroughtBlocks, blocks_with_stamp};
 pub(crate) use inbox::PassInbox;
 pub(crate) use pace::PassPace;
 pub(crate) use receive::{PassFault, changed_by_pass, changed_ranges};
@@ -38,6 +41,7 @@ pub(crate) use steps::kept_snapshots;
 
 use array::format::Stamp;
 use receive::{PassReceiver, changed_ranges_of};
+use steps::{PassStep, UndoneBlocks};
 
 /// The last stamp before a command, which may be in doubt: a pass that begins there brings the command, too.
 pub(crate) fn before(command: Stamp) -> Stamp {

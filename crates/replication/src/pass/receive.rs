@@ -1,6 +1,6 @@
 //! The receiving side of a pass.
 
-use super::{BlockRanges, block_ranges::blocks_of};
+use super::{BlockRanges, block_ranges::blocks_of, brought};
 use crate::{
     connect::UnfinishedPass,
     cut::GroupCut,
@@ -8,7 +8,7 @@ use crate::{
         PassBeginFrame, PassBlock, PassBlocksFrame, PassEndFrame, PassPointFrame, PassRangesFrame,
         PassSnapshotFrame, PassSnapshotsFrame, RangeState, SentRange,
     },
-    group_state::GroupState,
+    group_state::{BroughtStamp, GroupState},
     lineage::Lineage,
     member::GroupMember,
     planted::{self, ReplicationBug},
@@ -46,7 +46,10 @@ fn fault(text: impl Into<String>) -> PassFault {
 pub(crate) struct PassReceiver {
     member: Rc<GroupMember>,
     number: u64,
+    has: Stamp,
     until: Stamp,
+    /// The sender's.
+    lineage: Option<Lineage>,
     blocks: u64,
     digest: u64,
     point: Option<ReceivedPoint>,
@@ -64,11 +67,11 @@ struct ReceivedPoint {
 
 impl PassReceiver {
     /// Begins a pass at a side that has everything up to `has`: it will be shown as it is now until the pass has ended. One
-    /// that was not finished, and began where this one does, stays: this one covers what it brought.
+    /// that was not finished, and began where this one does, stays: this one covers what it brought. `lineage`: the sender's.
     pub async fn begin(
         member: &Rc<GroupMember>,
         begin: &PassBeginFrame,
-        has: Stamp,
+        (has, lineage): (Stamp, Option<&Lineage>),
     ) -> Result<Self, PassFault> {
         if begin.fence < member.fence() {
             return Err(fault(format!("the sender's right ended: its fence is {}", begin.fence)));
@@ -91,9 +94,18 @@ impl PassReceiver {
             member.pool.take_cut_of_replica(&ids, member.shown_cut()).await?;
         }
         let pass = UnfinishedPass { since: GroupCut::new(vec![has]), until: begin.until.clone() };
-        member.change(|state| state.unfinished = Some(pass)).await?;
+        let epoch = lineage.and_then(|lineage| lineage.epoch_of(0, until)).map(|epoch| epoch.epoch);
+        let change = |state: &mut GroupState| {
+            state.unfinished = Some(pass);
+            if let Some(epoch) = epoch {
+                let stamp = BroughtStamp { volume: None, stamp: until, as_of: until, epoch };
+                brought::note_stamp(&mut state.brought, stamp);
+            }
+        };
+        member.change(change).await?;
         member.meter.begin_pass(begin.since.stamps()[0] == Stamp(0), begin.expected_bytes);
-        Ok(Self { member: Rc::clone(member), number: begin.number, until, blocks: 0, digest: 0, point: None })
+        let (member, number, lineage) = (Rc::clone(member), begin.number, lineage.cloned());
+        Ok(Self { member, number, has, until, lineage, blocks: 0, digest: 0, point: None })
     }
 
     pub fn until(&self) -> Stamp {
@@ -129,13 +141,27 @@ impl PassReceiver {
             let next = self.next_stamp(id)?;
             pool.ensure_size(id, sectors, next).await?;
         }
+        let as_of = stamp;
         let stamp = match snapshot {
             Some(_) if stamp < self.until => stamp.max(self.next_stamp(id)?),
             None if stamp == self.until => stamp,
             _ => return Err(fault(format!("a point at stamp {stamp} in a pass to {}", self.until))),
         };
+        if snapshot.is_some() && !is_here {
+            self.note_step(id, (stamp, as_of)).await?;
+        }
         self.point = Some(ReceivedPoint { volume: id, stamp, snapshot, is_here });
         Ok(())
+    }
+
+    /// Records of which state of the sender the blocks of a step to a snapshot are. Of a step that goes back nothing is
+    /// recorded: its state may be of a history that both have left.
+    async fn note_step(&self, volume: VolumeId, (stamp, as_of): (Stamp, Stamp)) -> Result<(), PassFault> {
+        let epoch = self.lineage.as_ref().and_then(|lineage| lineage.epoch_of(0, as_of));
+        let Some(epoch) = epoch.filter(|_| as_of > self.has).map(|epoch| epoch.epoch) else { return Ok(()) };
+        let as_of = if planted::is(ReplicationBug::BroughtAsOfEnd) { stamp.max(self.until) } else { as_of };
+        let noted = BroughtStamp { volume: Some(volume), stamp, as_of, epoch };
+        Ok(self.member.change(|state| brought::note_stamp(&mut state.brought, noted)).await?)
     }
 
     /// The next stamp of a volume, below that of the pass.

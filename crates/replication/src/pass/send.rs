@@ -3,6 +3,7 @@
 use super::{
     BlockRanges,
     block_ranges::blocks_of,
+    brought::{BroughtBlocks, StepBrought, data_born_since},
     gathered::GatheredBlocks,
     pace::PassPace,
     steps::{PassStep, ReceiverState, kept_snapshots, steps_of, way_to},
@@ -49,10 +50,18 @@ pub(crate) struct PassGoal {
     pub way: TransferWay,
     /// Blocks that the receiver needs beside.
     pub beside: BTreeMap<VolumeId, BlockRanges>,
+    /// Blocks that it has of passes that were not finished.
+    pub brought: BTreeMap<VolumeId, Vec<BroughtBlocks>>,
     /// Hosts do not wait for it: it keeps to the plan of the group, and gives way to them.
     pub is_merge: bool,
     /// Snapshots that the receiver has of each volume; `None` if they are all up to `since`.
     pub receiver_has: Option<BTreeMap<VolumeId, BTreeSet<SnapshotId>>>,
+}
+
+impl PassGoal {
+    fn brought_of(&self, volume: VolumeId) -> &[BroughtBlocks] {
+        self.brought.get(&volume).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A pass that was sent; the receiver has not confirmed it yet.
@@ -147,10 +156,10 @@ async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Er
             within.push(0..size);
             blocks += beside.common(&within).ranges().iter().map(of).sum::<u64>();
         }
-        let mut before = goal.since;
+        let (mut before, mut named) = (goal.since, goal.brought_of(volume));
         for step in steps_of(&member.pool, volume, goal)? {
-            match count_born_since(&member.pool, (volume, step.point), before).await {
-                Ok(count) => (blocks, before) = (blocks + count, step.stamp),
+            match count_left(&member.pool, (volume, &step), (before, named)).await {
+                Ok(count) => (blocks, before, named) = (blocks + count, step.stamp, &[]),
                 // It was deleted meanwhile.
                 Err(_) if step.snapshot.is_some() => {}
                 Err(error) => return Err(error),
@@ -158,6 +167,20 @@ async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Er
         }
     }
     Ok(blocks * BLOCK_BYTES as u64)
+}
+
+/// Blocks that a step has to send to a receiver that has everything up to a stamp, and what was named.
+async fn count_left(
+    pool: &Pool,
+    (volume, step): (VolumeId, &PassStep),
+    (since, named): (Stamp, &[BroughtBlocks]),
+) -> Result<u64, Error> {
+    let brought = StepBrought::of(pool, (volume, step), (named, &[])).await?;
+    if brought.is_empty() {
+        return count_born_since(pool, (volume, step.point), since).await;
+    }
+    let born = data_born_since(pool, (volume, step.point), since).await?;
+    Ok(brought.left_of(&born, &born).count())
 }
 
 /// Blocks with data in a point of a volume that were born above a stamp.
@@ -189,8 +212,10 @@ impl<C: FrameChannel> PassSender<'_, C> {
         let kept = kept_snapshots(pool, volume, goal.until)?;
         self.channel.send(FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept })).await?;
         let mut receiver = ReceiverState { since: goal.since, at: None };
+        let mut named = goal.brought_of(volume);
         for step in steps_of(pool, volume, goal)? {
-            match self.send_step(volume, &step, (goal, receiver)).await {
+            let sent = self.send_step((volume, &step), (goal, receiver), mem::take(&mut named)).await;
+            match sent {
                 Ok(since) => receiver = ReceiverState { since, at: Some((step.point, step.stamp)) },
                 // People deleted the snapshot meanwhile: the next step brings what belongs to it, too.
                 Err(PassEnd::Pool(_))
@@ -201,12 +226,13 @@ impl<C: FrameChannel> PassSender<'_, C> {
         Ok(())
     }
 
-    /// Sends a step. Returns the stamp up to which the receiver's state and that of the next point are one.
+    /// Sends a step, but for what the receiver has `named`. Returns the stamp up to which its state and that of the next point
+    /// are one.
     async fn send_step(
         &mut self,
-        volume: VolumeId,
-        step: &PassStep,
+        (volume, step): (VolumeId, &PassStep),
         (goal, receiver): (&PassGoal, ReceiverState),
+        named: &[BroughtBlocks],
     ) -> Result<Stamp, PassEnd> {
         // Those of a step that came to no end belong to this one, and its walk finds them.
         self.gathered = GatheredBlocks::default();
@@ -218,11 +244,15 @@ impl<C: FrameChannel> PassSender<'_, C> {
         let frame = PassPointFrame { volume, stamp: step.stamp, sectors, snapshot };
         self.channel.send(FrameBody::PassPoint(frame)).await?;
         let mapped = self.send_mapped(volume, &point).await?;
+        let brought = StepBrought::of(&self.member.pool, (volume, step), (named, &way.undone)).await?;
         let mut walk = self.member.pool.born_since(key.0, way.since, key.1).await?.in_small_steps();
-        let beside = goal.beside.get(&volume).map_or(way.undone.clone(), |beside| beside.union(&way.undone));
-        let sent = match beside.ranges().is_empty() {
+        let beside = goal.beside.get(&volume).cloned().unwrap_or_default();
+        let sent = match beside.ranges().is_empty() && brought.is_empty() {
             true => self.send_born(volume, &point, &mut walk).await,
-            false => self.send_born_and(volume, &point, (&mut walk, &beside.common(&mapped))).await,
+            false => {
+                let wanted = beside.common(&mapped);
+                self.send_born_and((volume, &point), (&mut walk, &wanted), (&brought, &mapped)).await
+            }
         };
         walk.end().await?;
         sent?;
@@ -260,12 +290,13 @@ impl<C: FrameChannel> PassSender<'_, C> {
         Ok(())
     }
 
-    /// Sends what the walk finds and what the receiver wants, each block once.
+    /// Sends what the walk finds and what the receiver wants, without what was brought, and what rollbacks undid; each block
+    /// once.
     async fn send_born_and(
         &mut self,
-        volume: VolumeId,
-        point: &SnapshotDevice,
+        (volume, point): (VolumeId, &SnapshotDevice),
         (walk, wanted): (&mut Difference, &BlockRanges),
+        (brought, mapped): (&StepBrought<'_>, &BlockRanges),
     ) -> Result<(), PassEnd> {
         let mut born = BlockRanges::default();
         while let Some(ranges) = walk.next().await? {
@@ -277,7 +308,7 @@ impl<C: FrameChannel> PassSender<'_, C> {
                 }
             }
         }
-        for range in born.union(wanted).ranges() {
+        for range in brought.left_of(&born.union(wanted), mapped).ranges() {
             self.send_blocks(volume, point, range.clone()).await?;
         }
         Ok(())

@@ -48,14 +48,24 @@ pub(super) struct StepWay {
     /// Blocks that were born since are sent.
     pub since: Stamp,
     /// Blocks that rollbacks took back, as far as that is not younger.
-    pub undone: BlockRanges,
+    pub undone: Vec<UndoneBlocks>,
+}
+
+/// Blocks that are older in the point of a step than they were before.
+#[derive(Clone, Debug)]
+pub(super) struct UndoneBlocks {
+    /// Stamp of the rollback. A receiver that has a block of a later state has what was left of it.
+    pub at: Stamp,
+    /// Up to there what was left and the point of the step have one history.
+    pub shared: Stamp,
+    pub blocks: BlockRanges,
 }
 
 /// The steps of a volume to the cut of a pass.
 pub(super) fn steps_of(pool: &Pool, volume: VolumeId, goal: &PassGoal) -> Result<Vec<PassStep>, Error> {
     let known = goal.receiver_has.as_ref().and_then(|has| has.get(&volume));
     let lacks = |point: &HistoryPoint| {
-        point.stamp > goal.since || known.is_some_and(|has| !has.contains(&point.snapshot.snapshot))
+        known.map_or(point.stamp > goal.since, |has| !has.contains(&point.snapshot.snapshot))
     };
     let all = pool.snapshots_above(volume, Stamp(0))?.into_iter();
     let all = all.filter(|point| point.stamp < goal.until && lacks(point));
@@ -92,42 +102,43 @@ pub(super) async fn way_to(
     (volume, step): (VolumeId, &PassStep),
     (goal, receiver): (&PassGoal, ReceiverState),
 ) -> Result<StepWay, Error> {
-    let mut way = StepWay { since: receiver.since, undone: BlockRanges::default() };
+    let mut way = StepWay { since: receiver.since, undone: Vec::new() };
     if planted::is(ReplicationBug::RollbackNotPassed) {
         return Ok(way);
     }
-    let rollbacks = pool.rollbacks_above(volume, goal.since)?.into_iter();
-    let mut taken_back: Vec<SnapshotId> = rollbacks.map(|point| point.snapshot.snapshot).collect();
-    if step.goes_back {
-        taken_back.push(goal.cut);
-    }
     let at = receiver.at.filter(|_| !planted::is(ReplicationBug::StepForgotten));
+    // What a step has reached shows the rollbacks before it.
+    let above = at.map_or(goal.since, |(_, stamp)| stamp.max(goal.since));
+    let rollbacks = pool.rollbacks_above(volume, above)?.into_iter();
+    let mut taken_back: Vec<_> = rollbacks.map(|point| (point.snapshot.snapshot, point.stamp)).collect();
+    if step.goes_back {
+        taken_back.push((goal.cut, goal.until));
+    }
     for undone in taken_back {
         take_back(pool, (volume, step, &mut way), undone).await?;
     }
     let Some((point, stamp)) = at else { return Ok(way) };
     let taken_back = match pool.common_stamp(volume, point, step.point) {
         Ok(shared) if shared == stamp => return Ok(way),
-        Ok(_) => take_back(pool, (volume, step, &mut way), point).await,
+        Ok(_) => take_back(pool, (volume, step, &mut way), (point, stamp)).await,
         Err(error) => Err(error),
     };
     match taken_back {
         // People deleted it, and nothing shows any more how it differs.
-        Err(_) if !pool.has_snapshot(volume, point) => {
-            Ok(StepWay { since: Stamp(0), undone: BlockRanges::default() })
-        }
+        Err(_) if !pool.has_snapshot(volume, point) => Ok(StepWay { since: Stamp(0), undone: Vec::new() }),
         taken_back => taken_back.map(|()| way),
     }
 }
 
-/// Adds to a way that the receiver may have all that leads to another point.
+/// Adds to a way that the receiver may have all that leads to another point, which was left at a stamp.
 async fn take_back(
     pool: &Pool,
     (volume, step, way): (VolumeId, &PassStep, &mut StepWay),
-    undone: SnapshotId,
+    (undone, at): (SnapshotId, Stamp),
 ) -> Result<(), Error> {
     let shared = pool.common_stamp(volume, undone, step.point)?;
     way.since = way.since.min(shared);
-    way.undone = way.undone.union(&changed_ranges_of(pool, (volume, undone), shared, true).await?);
+    let blocks = changed_ranges_of(pool, (volume, undone), shared, true).await?;
+    way.undone.push(UndoneBlocks { at, shared, blocks });
     Ok(())
 }

@@ -5,10 +5,10 @@ use crate::{
     channel::{ChannelEnd, FrameChannel},
     connect::{ConnectFinding, Introduction, SiteRole},
     cut::GroupCut,
-    exchange::{Agreement, agree, names_changed, receive, refuse, unexpected},
-    frame::{ConfirmationFrame, FrameBody, RefusalCode},
+    exchange::{Agreement, agree, names_brought, names_changed, receive, refuse, unexpected},
+    frame::{BroughtRangesFrame, ChangedRangesFrame, ConfirmationFrame, FrameBody, RefusalCode},
     lineage::{GroupEpoch, Side},
-    pass::{BlockRanges, PassEnd, PassFault, PassInbox, before},
+    pass::{BlockRanges, BroughtBlocks, PassEnd, PassFault, PassInbox, before},
     session::SessionState,
 };
 use array::{
@@ -16,7 +16,11 @@ use array::{
     format::{Stamp, VolumeId},
 };
 use futures_util::future::{Either, select};
-use std::{cell::RefCell, collections::BTreeMap, pin::pin};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    pin::pin,
+};
 
 /// End of a connection of a primary.
 #[derive(Debug)]
@@ -58,12 +62,36 @@ impl From<Error> for PrimaryEnd {
     }
 }
 
-/// Blocks that the receiver of a pass wants beside what changed here.
+/// Blocks that the receiver of a pass names: those that it wants beside what changed here, and those that it has of passes
+/// which were not finished.
 #[derive(Default)]
 pub(super) struct WantedBlocks {
     pub ranges: RefCell<BTreeMap<VolumeId, BlockRanges>>,
-    pub is_complete: std::cell::Cell<bool>,
+    pub is_complete: Cell<bool>,
     pub is_expected: bool,
+    pub brought: RefCell<BTreeMap<VolumeId, Vec<BroughtBlocks>>>,
+    brought_is_complete: Cell<bool>,
+    brought_is_expected: bool,
+}
+
+impl WantedBlocks {
+    fn note_changed(&self, changed: &ChangedRangesFrame) {
+        let mut ranges = self.ranges.borrow_mut();
+        let known = ranges.entry(changed.volume).or_default();
+        *known = known.union(&BlockRanges::received(&changed.ranges));
+        self.is_complete.set(changed.is_last);
+    }
+
+    fn note_brought(&self, frame: &BroughtRangesFrame) {
+        let (as_of, blocks) = (frame.as_of, BlockRanges::received(&frame.ranges));
+        self.brought.borrow_mut().entry(frame.volume).or_default().push(BroughtBlocks { as_of, blocks });
+        self.brought_is_complete.set(frame.is_last);
+    }
+
+    /// True until the receiver has named all that unfinished passes brought.
+    pub fn awaits_brought(&self) -> bool {
+        self.brought_is_expected && !self.brought_is_complete.get()
+    }
 }
 
 /// End of the sending side of a connection.
@@ -101,7 +129,9 @@ impl PrimaryGroup {
     async fn serve_channel(&self, channel: &impl FrameChannel, agreement: &Agreement) -> PrimaryEnd {
         self.note_channel(true);
         let is_expected = names_changed(agreement, &self.introduction());
-        let wanted = WantedBlocks { is_expected, ..WantedBlocks::default() };
+        let by_peer = (Side::Theirs, channel.version());
+        let brought_is_expected = names_brought(agreement, &self.introduction(), by_peer);
+        let wanted = WantedBlocks { is_expected, brought_is_expected, ..WantedBlocks::default() };
         let mut received = pin!(self.receive_and_report(channel, (agreement, &wanted)));
         let sent = pin!(self.send_all(channel, (agreement, &wanted)));
         match select(received.as_mut(), sent).await {
@@ -269,10 +299,12 @@ impl PrimaryGroup {
                     self.confirm(&confirmation).map_err(PassFault::Frame)
                 }
                 FrameBody::ChangedRanges(changed) => {
-                    let mut ranges = wanted.ranges.borrow_mut();
-                    let known = ranges.entry(changed.volume).or_default();
-                    *known = known.union(&BlockRanges::received(&changed.ranges));
-                    wanted.is_complete.set(changed.is_last);
+                    wanted.note_changed(&changed);
+                    self.changed.notify_waiters();
+                    Ok(())
+                }
+                FrameBody::BroughtRanges(brought) => {
+                    wanted.note_brought(&brought);
                     self.changed.notify_waiters();
                     Ok(())
                 }

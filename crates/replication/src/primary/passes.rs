@@ -29,6 +29,9 @@ impl PrimaryGroup {
         while wanted.is_expected && !wanted.is_complete.get() {
             self.changed.notified().await;
         }
+        while wanted.awaits_brought() {
+            self.changed.notified().await;
+        }
         while self.peer_snapshots.borrow().len() < self.member.volumes.len() {
             self.changed.notified().await;
         }
@@ -49,6 +52,7 @@ impl PrimaryGroup {
                 way => way,
             }),
             beside: wanted.ranges.take(),
+            brought: wanted.brought.take(),
             is_merge: true,
             receiver_has: Some(self.peer_snapshots.borrow().clone()),
         };

@@ -3,31 +3,26 @@
 use super::{
     SecondaryEnd, SecondaryGroup,
     apply::{BegunPart, CommandPart},
-    forks, kept_points,
+    kept_points,
 };
 use crate::{
     channel::{ChannelEnd, FrameChannel},
-    connect::{ConnectFinding, ConnectOutcome, Introduction, SiteRole, Transfer, TransferWay, WayBack},
-    exchange::{Agreement, agree, names_changed, receive, refuse},
-    frame::{ChangedRangesFrame, FrameBody, PassSnapshotsFrame, RecordFrame, RefusalCode, SentRange},
+    connect::{ConnectFinding, ConnectOutcome, SiteRole, Transfer, TransferWay},
+    exchange::{Agreement, agree, names_brought, receive, refuse},
+    frame::{FrameBody, RecordFrame, RefusalCode},
     lineage::{Lineage, Side},
-    pass::{
-        PassFault, PassGoal, PassInbox, before, changed_by_pass, changed_ranges, kept_snapshots, send,
-        take_cut,
-    },
+    pass::{PassFault, PassGoal, PassInbox, before, send, take_cut},
     planted::{self, ReplicationBug},
     sent_changes::bytes_of,
 };
 use array::{
     error::Error,
-    format::{EpochId, SnapshotId, Stamp, VolumeId, WallNanoseconds},
+    format::{EpochId, Stamp, WallNanoseconds},
 };
 use futures_util::future::{Either, select};
 use std::{collections::BTreeMap, convert::Infallible, pin::pin};
 use world::IoErrorKind;
 
-/// Ranges of one frame at most.
-const RANGES_AT_ONCE: usize = 4096;
 /// Answer of a side whose pool takes no more.
 pub const NO_ROOM: &str = "the pool has no room left for what the primary sends";
 
@@ -108,6 +103,7 @@ impl SecondaryGroup {
         }
         let preparing = self.applying.lock().await;
         self.delete_left_cut().await?;
+        self.delete_cut_of_naming().await?;
         match agreement.outcome.transfers.first() {
             Some(transfer) if transfer.to == Side::Theirs => {
                 self.give_back(channel, &agreement, transfer).await?
@@ -115,6 +111,9 @@ impl SecondaryGroup {
             transfer => {
                 self.name_changed(channel, (&agreement, &introduction), transfer).await?;
                 self.name_snapshots(channel).await?;
+                if names_brought(&agreement, &introduction, (Side::Ours, channel.version())) {
+                    self.name_brought(channel, &agreement).await?;
+                }
             }
         }
         drop(preparing);
@@ -231,106 +230,6 @@ impl SecondaryGroup {
         }
     }
 
-    /// Names the blocks that this side changed above the common cut, or may have of a command in doubt; what it has of its
-    /// own is kept as a fork first.
-    async fn name_changed(
-        &self,
-        channel: &impl FrameChannel,
-        (agreement, ours): (&Agreement, &Introduction),
-        transfer: Option<&Transfer>,
-    ) -> Result<(), SecondaryEnd> {
-        let Some(common) = &agreement.outcome.common else { return Ok(()) };
-        let common = common.cut.stamps()[0];
-        let forks = transfer.is_some_and(|transfer| transfer.way_back != WayBack::NotNeeded);
-        let is_named = names_changed(agreement, ours);
-        let is_log = transfer.is_some_and(|transfer| transfer.way == TransferWay::Log);
-        if is_log || transfer.is_none() {
-            // Records go on from where the pass began.
-            self.member.abandon_pass().await?;
-        }
-        if !is_named {
-            return Ok(());
-        }
-        // It shows what this side has of its own, also while a pass is not finished.
-        let (member, cut) = (&self.member, self.member.shown_cut());
-        if transfer.is_none() && !member.is_in_pass() {
-            return self.name_last_command(channel, before(common)).await;
-        }
-        if !member.is_in_pass() {
-            member.pool.take_cut_of_replica(&member.ids(), cut).await?;
-        }
-        if forks {
-            for &volume in &member.volumes {
-                // Those above are not its own: a pass that was not finished brought them.
-                let until = match planted::is(ReplicationBug::PassTakenForFork) {
-                    false => self.has.get(),
-                    true => Stamp(u64::MAX),
-                };
-                member.pool.keep_snapshots_of_fork(volume, (common, until)).await?;
-            }
-            let now = u64::try_from(self.world.wall().seconds).unwrap_or(0);
-            forks::keep(member, (cut, self.has.get()), (common, now)).await?;
-        }
-        let points = member.volumes.iter().map(|&volume| (volume, cut)).collect();
-        self.send_changed(channel, (&points, before(common)), forks).await
-    }
-
-    /// Names the blocks of the command in doubt, although the stream may go on with it: no stamp of one that is still to
-    /// come is taken, and no point stays.
-    async fn name_last_command(&self, channel: &impl FrameChannel, since: Stamp) -> Result<(), SecondaryEnd> {
-        let (pool, cut) = (&self.member.pool, self.member.shown_cut());
-        let mut points = BTreeMap::new();
-        for &volume in &self.member.volumes {
-            let point = match pool.point_at_present(volume) {
-                Some(point) => point,
-                None => {
-                    pool.take_cut_of_following_replica(&[volume], cut).await?;
-                    cut
-                }
-            };
-            points.insert(volume, point);
-        }
-        let sent = self.send_changed(channel, (&points, since), false).await;
-        pool.delete_cut(&self.member.ids(), cut).await?;
-        sent
-    }
-
-    /// Names the snapshots that this side has of the primary's.
-    async fn name_snapshots(&self, channel: &impl FrameChannel) -> Result<(), SecondaryEnd> {
-        for &volume in &self.member.volumes {
-            let kept = kept_snapshots(&self.member.pool, volume, Stamp(u64::MAX))?;
-            channel.send(FrameBody::PassSnapshots(PassSnapshotsFrame { volume, kept })).await?;
-        }
-        Ok(())
-    }
-
-    async fn send_changed(
-        &self,
-        channel: &impl FrameChannel,
-        (points, since): (&BTreeMap<VolumeId, SnapshotId>, Stamp),
-        forks: bool,
-    ) -> Result<(), SecondaryEnd> {
-        let ids = self.member.ids();
-        for (index, &volume) in ids.iter().enumerate() {
-            let (pool, has) = (&self.member.pool, self.has.get());
-            let mut changed = changed_ranges(pool, (volume, points[&volume]), since, forks).await?;
-            if self.member.is_in_pass() {
-                changed = changed.union(&changed_by_pass(pool, volume, has).await?);
-            }
-            let sent = changed.sent();
-            let mut parts: Vec<&[SentRange]> = sent.chunks(RANGES_AT_ONCE).collect();
-            if parts.is_empty() {
-                parts.push(&[]);
-            }
-            for (at, part) in parts.iter().enumerate() {
-                let is_last = index + 1 == ids.len() && at + 1 == parts.len();
-                let frame = ChangedRangesFrame { volume, ranges: part.to_vec(), is_last };
-                channel.send(FrameBody::ChangedRanges(frame)).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Sends the primary what it had sent and lost.
     async fn give_back(
         &self,
@@ -349,8 +248,9 @@ impl SecondaryGroup {
         self.begun_until.set((until, self.is_in_doubt.get()));
         let since = before(transfer.since.stamps()[0]);
         let way = TransferWay::BornSince;
-        let (beside, receiver_has) = (BTreeMap::new(), None);
-        let goal = PassGoal { cut, number: 1, since, until, way, beside, receiver_has, is_merge: false };
+        let (beside, brought, receiver_has) = (BTreeMap::new(), BTreeMap::new(), None);
+        let is_merge = false;
+        let goal = PassGoal { cut, number: 1, since, until, way, beside, brought, receiver_has, is_merge };
         let sent = send((&self.world, member), channel, &goal).await;
         member.pool.delete_cut(&member.ids(), cut).await?;
         match sent {

@@ -201,6 +201,7 @@ impl SecondaryGroup {
             let going_back = UnfinishedPass { since: cut, until };
             let change = member.change(|group| {
                 (group.unfinished, group.lineage, group.forked_at) = (Some(going_back), lineage, None);
+                assert!(group.brought.is_empty(), "the pass before was given up");
             });
             change.await?;
             member.abandon_pass().await?;

@@ -18,6 +18,7 @@ mod joining;
 mod kept_points;
 mod loss_bound;
 mod marks;
+mod naming;
 mod right;
 mod rows;
 mod shown_clones;

@@ -8,7 +8,8 @@ use replication::{
     cut::GroupCut,
     group_record::{AutoFailover, GroupRecord, GroupRecordError, GroupSettings},
     group_state::{
-        GroupState, HeldSnapshot, JointMark, JointPoint, JointPointState, JointProgress, JointSlot, KeptFork,
+        BroughtStamp, GroupState, HeldSnapshot, JointMark, JointPoint, JointPointState, JointProgress,
+        JointSlot, KeptFork,
     },
     joint_group::{JoinId, JointPart},
     lineage::Lineage,
@@ -40,6 +41,7 @@ fn record(random: &mut Random) -> GroupRecord {
     let is_primary = random.percent(50.0);
     let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
     let unfinished = random.percent(30.0).then(|| UnfinishedPass { since: cut(7), until: cut(9) });
+    let brought = if unfinished.is_some() && random.percent(50.0) { brought(random) } else { Vec::new() };
     let may_be_auto = matches!(mode, ReplicationMode::Sync { is_failsafe: false, .. });
     let addresses = (0..1 + random.below(8)).map(|number| format!("192.0.2.{number}:7790"));
     let auto = (may_be_auto && random.percent(50.0)).then(|| AutoFailover { witness: addresses.collect() });
@@ -89,12 +91,23 @@ fn record(random: &mut Random) -> GroupRecord {
             lineage: (is_primary || random.percent(80.0)).then_some(lineage),
             is_alone: random.percent(50.0),
             unfinished,
+            brought,
             told: Stamp(random.below(1 << 60)),
             forked_at: random.percent(50.0).then(|| Stamp(random.below(1 << 60))),
             joint: progress,
             held: if is_primary || random.percent(70.0) { Vec::new() } else { held(random) },
         },
     }
+}
+
+fn brought(random: &mut Random) -> Vec<BroughtStamp> {
+    let brought = |number: u8| {
+        let as_of = 8 + random.below(1 << 40);
+        let volume = random.percent(50.0).then_some(VolumeId([1; 16]));
+        let stamp = Stamp(as_of * 4 + u64::from(number));
+        BroughtStamp { volume, stamp, as_of: Stamp(as_of), epoch: EpochId([number; 16]) }
+    };
+    (1..4).map(brought).collect()
 }
 
 fn held(random: &mut Random) -> Vec<HeldSnapshot> {
@@ -219,6 +232,20 @@ fn contradictions_are_refused() {
             record.state.held = vec![HeldSnapshot { snapshot: SnapshotId([1; 16]), since_unix_s: 7 }];
         }),
     ];
+    let of_brought = [
+        refused(&|record| record.state.brought = vec![brought_stamp(905)]),
+        refused(&|record| {
+            let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
+            record.state.unfinished = Some(UnfinishedPass { since: cut(905), until: cut(907) });
+            record.state.brought = vec![brought_stamp(905)];
+        }),
+        refused(&|record| {
+            let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
+            record.state.unfinished = Some(UnfinishedPass { since: cut(900), until: cut(907) });
+            record.state.brought = vec![brought_stamp(905); 2];
+        }),
+    ];
+    assert!(of_brought.iter().all(|refused| refused.contains("a stamp of what an unfinished pass brought")));
     let words = all.map(|refused| refused.rsplit_once(": ").unwrap().1.to_owned());
     expect![[r#"
         [
@@ -244,8 +271,8 @@ fn contradictions_are_refused() {
     "#]]
     .assert_debug_eq(&words);
     let mut newer = valid.encode();
-    newer[2 + 16 * valid.settings.volumes.len()] = 8;
-    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(8))));
+    newer[2 + 16 * valid.settings.volumes.len()] = 9;
+    assert!(matches!(GroupRecord::decode(&newer), Err(GroupRecordError::Version(9))));
 }
 
 #[test]
@@ -349,6 +376,42 @@ fn records_of_parts_that_are_not_in_sync_keep_their_bytes() {
     record.settings.mode = ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false };
     (record.state.joint.point, record.state.joint.next) = (None, None);
     expect!["0100616161616161616161616161616161610700070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000000000000000000000000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000010808080808080808080808080808080801020000000000000000000000000000000000000606060606060606060606060606060600000000"].assert_eq(&hex_of(&record));
+}
+
+fn brought_stamp(stamp: u64) -> BroughtStamp {
+    BroughtStamp { volume: None, stamp: Stamp(stamp), as_of: Stamp(stamp), epoch: EpochId([0xe; 16]) }
+}
+
+#[test]
+fn records_of_what_an_unfinished_pass_brought_keep_their_bytes() {
+    let cut = |stamp| GroupCut::new(vec![Stamp(stamp)]);
+    let of_volume = BroughtStamp {
+        volume: Some(VolumeId([b'a'; 16])),
+        stamp: Stamp(908),
+        as_of: Stamp(906),
+        ..brought_stamp(0)
+    };
+    let mut record = GroupRecord {
+        group: GroupId([7; 16]),
+        settings: GroupSettings {
+            name: "sg1".to_owned(),
+            mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
+            peer: SiteId([5; 16]),
+            volumes: vec![VolumeId([b'a'; 16])],
+            auto: None,
+            joint: None,
+        },
+        state: GroupState {
+            lineage: Some(Lineage::new(EpochId([0xe; 16]), 1)),
+            unfinished: Some(UnfinishedPass { since: cut(900), until: cut(910) }),
+            brought: vec![brought_stamp(905), of_volume],
+            ..GroupState::new_replica()
+        },
+    };
+    expect!["0100616161616161616161616161616161610800070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000000000000000000000000000000000000000000000000000000001018403000000000000018e03000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000000000020000000000000000000000000000000000890300000000000089030000000000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e616161616161616161616161616161618c030000000000008a030000000000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e"].assert_eq(&hex_of(&record));
+    // A part of a group with volumes in several pools.
+    make_joint(&mut record, 2);
+    expect!["0100616161616161616161616161616161610800070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000000000000000000000000000000000000000000000000000000001018403000000000000018e03000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000010808080808080808080808080808080800020000000000000000000000000000000000000000000000000000000000000000000000000000020000000000000000000000000000000000890300000000000089030000000000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e616161616161616161616161616161618c030000000000008a030000000000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e"].assert_eq(&hex_of(&record));
 }
 
 fn hex_of(record: &GroupRecord) -> String {

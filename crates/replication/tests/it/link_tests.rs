@@ -236,7 +236,7 @@ fn what_does_not_belong_into_a_test_ends_its_connection() {
         assert!(scene.world.now().since(begun) < Duration::from_secs(2));
         // A test in a session has broken the protocol.
         let good = scene.connect(1, options(SITE_A)).await.unwrap();
-        assert_eq!(good.version(), 9);
+        assert_eq!(good.version(), 10);
     });
 }
 

@@ -24,6 +24,7 @@ mod living_site;
 mod locked_snapshots;
 mod periodic;
 mod record_bytes;
+mod resumed_passes;
 mod returned_with_more;
 mod row_ledger;
 mod seeds;
