@@ -1,6 +1,7 @@
 //! The way of one group's frames to the other side, as the flows of a group need it.
 
 use crate::frame::{FrameBody, RefusalFrame, VersionRange};
+use std::time::Duration;
 
 /// Reason for which a channel ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,11 @@ pub trait FrameChannel {
     /// The version of the protocol that both sides use.
     fn version(&self) -> u16 {
         VersionRange::OURS.highest()
+    }
+
+    /// The shortest round trip of the line, once it is known.
+    fn round_trip(&self) -> Option<Duration> {
+        None
     }
 
     /// The next frame. One at a time waits for it.

@@ -19,7 +19,7 @@ use super::{
         CLIENTS_VERSION, GroupOffer, RefusedOffer, SERVICES_VERSION, SETS_VERSION, SiteMessage,
         VERIFICATIONS_VERSION, group_of,
     },
-    thread_channel::{carry, thread_channel},
+    thread_channel::{LineRoundTrip, carry, thread_channel},
     verdict_exchange::VerdictExchange,
 };
 use crate::{order::OrderRefusal, site::handle::PoolHandle};
@@ -36,6 +36,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -69,6 +70,7 @@ pub(super) struct PeerSession {
     sets: SetExchange,
     verdicts: VerdictExchange,
     modes: ModeExchange,
+    round_trip: Arc<LineRoundTrip>,
 }
 
 impl PeerSession {
@@ -88,6 +90,7 @@ impl PeerSession {
             sets: SetExchange::default(),
             verdicts: VerdictExchange::default(),
             modes: ModeExchange::default(),
+            round_trip: Arc::default(),
         })
     }
 
@@ -204,7 +207,7 @@ impl PeerSession {
             self.rest(link, group, LOOK_EVERY).await;
             return;
         };
-        let (here, there) = thread_channel(self.version());
+        let (here, there) = thread_channel(self.version(), &self.round_trip);
         let given = pool
             .begin("connect DR group", move |served| Box::pin(async move { served.dr.connect(group, here) }));
         let code = match given {
@@ -243,6 +246,8 @@ impl PeerSession {
                     }
                     shown = Some(groups);
                 }
+                let idle = self.connections().into_iter().filter_map(|status| status.round_trips.idle).min();
+                idle.into_iter().for_each(|idle| self.round_trip.set(idle));
                 self.services.keep(link, peer);
                 self.clients.keep(link, peer);
                 self.sets.keep(link, peer);

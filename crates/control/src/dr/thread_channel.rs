@@ -11,7 +11,11 @@ use replication::{
 use std::{
     cell::Cell,
     pin::pin,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio::sync::{Mutex, Notify, mpsc};
 
@@ -26,6 +30,22 @@ pub(crate) struct ThreadChannel {
     is_cut: Cell<bool>,
     cut: Notify,
     version: u16,
+    round_trip: Arc<LineRoundTrip>,
+}
+
+/// The shortest round trip of a session's line, which the link measures, for the threads of pools.
+#[derive(Default)]
+pub(crate) struct LineRoundTrip(AtomicU64);
+
+impl LineRoundTrip {
+    pub fn set(&self, round_trip: Duration) {
+        self.0.store(u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// `None` before the first one.
+    fn get(&self) -> Option<Duration> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+    }
 }
 
 /// The end at the link.
@@ -35,13 +55,14 @@ pub(crate) struct LinkSide {
     end: Arc<OnceLock<ChannelEnd>>,
 }
 
-/// Both ends of a new channel of a session that uses a version of the protocol.
-pub(crate) fn thread_channel(version: u16) -> (ThreadChannel, LinkSide) {
+/// Both ends of a new channel of a session that uses a version of the protocol, over this line.
+pub(crate) fn thread_channel(version: u16, round_trip: &Arc<LineRoundTrip>) -> (ThreadChannel, LinkSide) {
     let ((out, from_pool), (to_pool, arrivals)) = (mpsc::channel(FRAMES_MAX), mpsc::channel(FRAMES_MAX));
     let end = Arc::<OnceLock<ChannelEnd>>::default();
     let side = LinkSide { from_pool, to_pool, end: Arc::clone(&end) };
     let (arrivals, is_cut, cut) = (Mutex::new(arrivals), Cell::new(false), Notify::new());
-    (ThreadChannel { out, arrivals, end, is_cut, cut, version }, side)
+    let round_trip = Arc::clone(round_trip);
+    (ThreadChannel { out, arrivals, end, is_cut, cut, version, round_trip }, side)
 }
 
 fn lost(reason: &str) -> ChannelEnd {
@@ -79,6 +100,10 @@ impl ThreadChannel {
 impl FrameChannel for ThreadChannel {
     fn version(&self) -> u16 {
         self.version
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.get()
     }
 
     async fn send(&self, body: FrameBody) -> Result<(), ChannelEnd> {

@@ -20,6 +20,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     pin::pin,
+    time::Duration,
 };
 
 /// End of a connection of a primary.
@@ -296,7 +297,7 @@ impl PrimaryGroup {
             };
             let taken = match frame {
                 FrameBody::Confirmation(confirmation) => {
-                    self.confirm(&confirmation).map_err(PassFault::Frame)
+                    self.confirm(&confirmation, channel.round_trip()).map_err(PassFault::Frame)
                 }
                 FrameBody::ChangedRanges(changed) => {
                     wanted.note_changed(&changed);
@@ -364,13 +365,16 @@ impl PrimaryGroup {
     }
 
     /// Notes what the peer has, and answers what waited for it.
-    fn confirm(&self, confirmation: &ConfirmationFrame) -> Result<(), String> {
+    fn confirm(&self, confirmation: &ConfirmationFrame, round_trip: Option<Duration>) -> Result<(), String> {
         let confirmed = &confirmation.confirmed;
         // The peer may have what the drives here do not have yet, and nothing else.
         if confirmed.parts() != 1 {
             return Err(format!("a confirmation of {} parts, and the group has 1", confirmed.parts()));
         }
-        self.session.borrow_mut().note_confirmed(confirmed, self.world.now());
+        let mut session = self.session.borrow_mut();
+        round_trip.into_iter().for_each(|round_trip| session.note_round_trip(round_trip));
+        session.note_confirmed(confirmed, self.world.now());
+        drop(session);
         self.note_fit();
         self.promise.note_heard(confirmation.heard);
         self.release();

@@ -31,8 +31,14 @@ use world::Moment;
 
 /// A pass that takes less is the last one: the stream begins.
 const LAST_PASS: Duration = Duration::from_secs(1);
-/// A group is in sync again once the oldest unconfirmed write is younger: hosts then wait so long, once.
+/// A group in sync is in sync again once the oldest unconfirmed write is younger than this and [`CLOSE_ROUND_TRIPS`]: hosts
+/// then wait so long, once. A write that is on its way over a long line is never younger than one round trip.
 const CLOSE: Duration = Duration::from_millis(10);
+const CLOSE_ROUND_TRIPS: u32 = 2;
+/// A peer that has come no closer within this time of the stream is taken at [`CLOSE_AT_LAST`]: busy hosts would keep it apart
+/// for ever. From then on the line holds them back.
+const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+const CLOSE_AT_LAST: Duration = Duration::from_millis(500);
 /// Time for the witness to learn that a group goes on alone, after its hold: then writes are refused.
 const RECORD_WITHIN: Duration = Duration::from_secs(3);
 /// Passes in a row that did not halve what remains, after which a group is behind.
@@ -164,6 +170,10 @@ pub struct GroupSession {
     confirmed: GroupCut,
     /// The last rise of what was confirmed.
     confirmed_at: Moment,
+    /// The shortest one of the line.
+    round_trip: Duration,
+    /// The stream that runs began then.
+    streams_since: Option<Moment>,
     told: GroupCut,
     /// Of a part of a group with volumes in several pools: what was confirmed and the peer would show, since the parts were
     /// together.
@@ -201,6 +211,8 @@ impl GroupSession {
             alone_wanted_since: None,
             confirmed: GroupCut::zero(has.parts()),
             confirmed_at: now,
+            round_trip: Duration::ZERO,
+            streams_since: None,
             told: has.clone(),
             fits: None,
             unshown_since: None,
@@ -411,10 +423,26 @@ impl GroupSession {
 
     /// A group that is alone waits for its peer again once that is close.
     fn wait_for_peer_if_close(&mut self, now: Moment) {
-        let is_close = self.backlog.age(now) <= CLOSE;
+        let is_close = self.backlog.age(now) <= self.close_enough(now);
         if self.state == SessionState::Streaming && self.standing == SyncStanding::Alone && is_close {
             self.standing = SyncStanding::RecordingSync;
         }
+    }
+
+    /// Age of the oldest unconfirmed write of a peer that is close.
+    fn close_enough(&self, now: Moment) -> Duration {
+        let near = CLOSE + self.round_trip * CLOSE_ROUND_TRIPS;
+        let ReplicationMode::Sync { hold, .. } = self.mode else { return near };
+        match self.streams_since {
+            // The wait is within the hold.
+            Some(since) if now.since(since) >= CLOSE_WITHIN => near.max(CLOSE_AT_LAST.min(hold / 2)),
+            _ => near,
+        }
+    }
+
+    /// The shortest round trip of the line.
+    pub fn note_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
     }
 
     /// Time has passed.
@@ -510,6 +538,7 @@ impl GroupSession {
                 self.backlog.confirm(&common.cut);
             }
             self.state = state;
+            self.streams_since = Some(now);
             // Passes catch up a backlog over the bound, though the log has it.
             self.check_bound(now);
         } else {
@@ -556,7 +585,7 @@ impl GroupSession {
             }
             _ if is_short => {
                 (self.slow_passes, self.remaining_bytes) = (0, None);
-                self.state = SessionState::Streaming;
+                (self.state, self.streams_since) = (SessionState::Streaming, Some(now));
             }
             _ => self.is_behind |= self.slow_passes >= SLOW_PASSES,
         }
@@ -645,7 +674,7 @@ impl GroupSession {
     }
 
     fn leave_stream(&mut self, state: SessionState) {
-        self.state = state;
+        (self.state, self.streams_since) = (state, None);
         self.backlog.collapse();
         self.is_handing_over = false;
         (self.slow_passes, self.remaining_bytes) = (0, None);

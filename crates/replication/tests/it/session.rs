@@ -388,6 +388,40 @@ fn a_peer_that_hangs_while_a_group_becomes_in_sync_again_holds_hosts_no_longer()
     owner.heal();
 }
 
+/// Milliseconds until a group that was alone waits for its peer again, while hosts write each millisecond, and each write is
+/// confirmed so long after it.
+fn alone_over_line(lag_ms: u64, round_trip: Option<Duration>) -> Option<u64> {
+    let mut owner = Owner::new(mode_sync(false));
+    owner.step(&Event::Write { part: 0 });
+    for event in [Event::Suspend, Event::Record, Event::Record, Event::Resume, Event::Connect] {
+        owner.step(&event);
+    }
+    owner.now = Moment(3_000_000_000);
+    owner.step(&Event::Compare { by_log: true });
+    (1..30_000_u64).find(|&ms| {
+        owner.step(&Event::Write { part: 0 });
+        owner.step(&Event::Answer);
+        round_trip.into_iter().for_each(|round_trip| owner.session.note_round_trip(round_trip));
+        if let Some(confirmed) = ms.checked_sub(lag_ms) {
+            owner.peer_has.set(0, Stamp(confirmed));
+            owner.session.note_confirmed(&owner.peer_has, owner.now);
+        }
+        owner.step(&Event::Time { milliseconds: 1 });
+        !owner.session.is_alone()
+    })
+}
+
+#[test]
+fn a_busy_group_is_in_sync_again_however_long_the_line_is() {
+    let ms = Duration::from_millis;
+    assert_eq!(alone_over_line(2, None), Some(3));
+    assert_eq!(alone_over_line(25, Some(ms(20))), Some(26), "no write is confirmed earlier");
+    // A line that is not as fast as hosts, and one that is not known yet.
+    assert_eq!(alone_over_line(200, Some(ms(20))), Some(10_000));
+    assert_eq!(alone_over_line(200, None), Some(10_000));
+    assert_eq!(alone_over_line(700, Some(ms(20))), None, "hosts would wait for it");
+}
+
 /// With each return of the line it looked as if it had just been lost.
 #[test]
 fn a_line_that_comes_and_goes_holds_hosts_no_longer_than_one_that_is_lost() {
