@@ -6,7 +6,8 @@
 use crate::{
     living_site::{LivingSite, Running, SiteOrder},
     row_ledger::{RowLedger, check_alike},
-    sites::{HostLedger, Line, Site, contents, line, volumes_of},
+    seeds::live_all,
+    sites::{HostLedger, Line, Site, contents, empty, fill, line, volumes_of},
 };
 use replication::{
     connect::SiteRole,
@@ -15,18 +16,23 @@ use replication::{
     primary::PrimaryGroup,
     session::{BoundPolicy, ReplicationMode, SessionState},
 };
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 use world::{
     Random, World,
-    sim::{SimLimits, Simulation},
+    sim::{FaultPlan, SimLimits, Simulation},
 };
 
 struct Sites {
     world: World,
     sites: [Rc<LivingSite>; 2],
     mode: ReplicationMode,
-    /// People change the mode while the group lives.
-    changes_modes: bool,
+    /// Drives refuse what they are asked, and pools are full.
+    has_troubles: bool,
+    filled_bytes: Cell<u64>,
     ledger: Rc<HostLedger>,
     line: RefCell<Option<Rc<Line>>>,
 }
@@ -78,6 +84,78 @@ impl Sites {
         if random.percent(70.0) {
             self.connect(random);
         }
+    }
+
+    /// Pools that have stopped are opened again.
+    fn revive(&self) {
+        if self.has_troubles {
+            self.sites.iter().for_each(|site| site.revive(self.mode, &self.ledger));
+        }
+    }
+
+    /// Drives of a site refuse some of what they are asked, for a while; its power may go meanwhile.
+    async fn trouble(&self, random: &mut Random) {
+        let site = &self.sites[random.below(2) as usize];
+        let faults = match random.below(4) {
+            0 => FaultPlan { failed_write_percent: 30.0, ..FaultPlan::none() },
+            1 => FaultPlan { failed_flush_percent: 60.0, ..FaultPlan::none() },
+            2 => FaultPlan { no_space_percent: 60.0, ..FaultPlan::none() },
+            _ => FaultPlan {
+                failed_write_percent: 5.0,
+                failed_flush_percent: 5.0,
+                slow_percent: 20.0,
+                slow_span: Duration::from_millis(50),
+                ..FaultPlan::none()
+            },
+        };
+        let one = random.percent(50.0).then(|| random.below(2) as usize);
+        if random.percent(50.0) {
+            self.connect(random);
+        }
+        site.site.trouble_drives(one, &faults);
+        self.pause(random).await;
+        let is_down = random.percent(50.0);
+        if is_down {
+            site.crash(random);
+        }
+        self.pause(random).await;
+        site.site.trouble_drives(None, &FaultPlan::none());
+        if is_down {
+            site.start(self.mode, &self.ledger);
+        }
+        self.revive();
+        if random.percent(70.0) {
+            self.connect(random);
+        }
+    }
+
+    /// The pool of the site that follows is full for a while: hosts go on as before, and the rest comes once there is room.
+    async fn fill_pool(&self, random: &mut Random) {
+        let follower = self.sites.iter().find(|site| {
+            let is_secondary = matches!(&*site.running.borrow(), Some(Running::Secondary(_)));
+            is_secondary && !site.is_primary()
+        });
+        let Some(site) = follower else { return };
+        let pool_of = || site.running.borrow().as_ref().map(|running| Rc::clone(running.member().pool()));
+        self.cut();
+        self.pause(random).await;
+        let Some(pool) = pool_of() else { return };
+        let bytes = fill(&pool).await;
+        drop(pool);
+        for _ in 0..3 {
+            self.connect(random);
+            self.pause(random).await;
+            if random.percent(20.0) {
+                site.crash(random);
+                site.start(self.mode, &self.ledger);
+            }
+        }
+        self.filled_bytes.update(|all| all + bytes);
+        self.wait("the full pool is open", |_| site.running.borrow().is_some()).await;
+        self.cut();
+        let pool = pool_of();
+        empty(&pool.expect("it was looked at")).await;
+        self.connect(random);
     }
 
     async fn pause(&self, random: &mut Random) {
@@ -196,6 +274,7 @@ impl Sites {
 
     async fn wait(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
         for _ in 0..30_000 {
+            self.revive();
             if is_so(self) {
                 return;
             }
@@ -218,6 +297,7 @@ impl Sites {
     /// Heals everything, and waits until both are alike.
     async fn heal(&self, random: &mut Random) {
         for round in 0..400 {
+            self.revive();
             if round % 8 == 0 {
                 self.cut();
                 for (site, living) in self.sites.iter().enumerate() {
@@ -275,7 +355,7 @@ impl Sites {
 async fn life(
     world: World,
     sites: [Rc<Site>; 2],
-    (mode, changes_modes): (ReplicationMode, bool),
+    (mode, extra): (ReplicationMode, Extra),
     rows: Option<Rc<RowLedger>>,
 ) -> usize {
     let mut random = world.random("the life");
@@ -286,7 +366,18 @@ async fn life(
     let ledger = HostLedger::of(rows.clone());
     let line = RefCell::default();
     let (clock, of_hosts) = (world.clone(), Rc::clone(&ledger));
-    let all = Sites { world: clock, sites: living, mode, changes_modes, ledger: of_hosts, line };
+    let has_troubles = extra == Extra::Troubles;
+    ledger.may_fail.set(has_troubles);
+    living.iter().for_each(|living| living.site.may_fail.set(has_troubles));
+    let all = Sites {
+        world: clock,
+        sites: living,
+        mode,
+        has_troubles,
+        filled_bytes: Cell::new(0),
+        ledger: of_hosts,
+        line,
+    };
     all.sites.iter().for_each(|site| site.start(mode, &ledger));
     all.wait("both are open", |all| all.sites.iter().all(|site| site.running.borrow().is_some())).await;
     all.connect(&mut random);
@@ -301,7 +392,8 @@ async fn life(
     }));
     for _ in 0..16 {
         all.pause(&mut random).await;
-        match random.below(if all.changes_modes { 16 } else { 12 }) {
+        all.revive();
+        match random.below(if extra == Extra::None { 12 } else { 16 }) {
             0..3 => all.cut(),
             3..6 => all.connect(&mut random),
             6..8 => {
@@ -314,6 +406,8 @@ async fn life(
             }
             8 => all.fail_over(&mut random).await,
             9 | 10 => all.hand_over(&mut random).await,
+            12..14 if all.has_troubles => all.trouble(&mut random).await,
+            14.. if all.has_troubles => all.fill_pool(&mut random).await,
             12.. => all.change_mode(&mut random).await,
             _ => world.sleep(Duration::from_millis(1_500)).await,
         }
@@ -327,6 +421,13 @@ async fn life(
         check_alike(&rows, [&pools[0], &pools[1]]).await;
         rows.check_snapshots(&pools[1], None).await;
         return rows.compared.get() as usize;
+    }
+    if has_troubles {
+        println!(
+            "note: {} pools failed, {} MiB filled",
+            ledger.pools_failed.get(),
+            all.filled_bytes.get() >> 20
+        );
     }
     ledger.check_prefix(&volumes_of(&pools[0]), None).await.unwrap();
     let [one, other] = [contents(&pools[0]).await, contents(&pools[1]).await];
@@ -351,24 +452,34 @@ const MODES: [ReplicationMode; 3] = [
 const PERIODIC: ReplicationMode = ReplicationMode::Periodic { every: Duration::from_millis(300), kept: 2 };
 
 fn live(seed: u64) -> usize {
-    live_with(seed, None, false)
+    live_with(seed, None, Extra::None)
 }
 
-fn live_with(seed: u64, rows: Option<Rc<RowLedger>>, changes_modes: bool) -> usize {
+/// Accidents and changes that only some lives have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    None,
+    /// People change the mode.
+    Modes,
+    /// Drives refuse what they are asked.
+    Troubles,
+}
+
+fn live_with(seed: u64, rows: Option<Rc<RowLedger>>, extra: Extra) -> usize {
     if let Some(rows) = &rows {
         // They were found in thousands of lives, before promotions wrote.
         rows.promotes_bare.set(ReplicationBug::OF_RARE_PASSES.iter().any(|(_, rare)| *rare == seed));
     }
     let mut simulation = Simulation::new(seed);
+    let drive_mib = if extra == Extra::Troubles { 64 } else { 320 };
     let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)]
-        .map(|(n, role)| Site::new(&mut simulation, n, role));
+        .map(|site| Site::with_drives(&mut simulation, drive_mib, site));
     if seed % 2 == 1 {
         // A new replica, for which everything has to be copied.
         *sites[1].kept.borrow_mut() = GroupState::new_replica();
     }
     let mode = MODES[seed as usize % MODES.len()];
-    let modes = (mode, changes_modes);
-    simulation.run(SimLimits::generous(), |world| life(world, sites, modes, rows)).completed()
+    simulation.run(SimLimits::generous(), |world| life(world, sites, (mode, extra), rows)).completed()
 }
 
 /// The seeds to run: `few`, or those that the environment names (`cargo xtask sim replication`).
@@ -392,14 +503,21 @@ fn two_sites_live_through_crashes_and_failovers_and_are_alike_in_the_end() {
 fn modes_of_two_sites_change_through_crashes_and_failovers() {
     for seed in seeds(12) {
         println!("SPINDLE_SEED={seed}");
-        live_with(seed, None, true);
+        live_with(seed, None, Extra::Modes);
     }
 }
 
 #[test]
 fn planted_bugs_of_changed_modes_are_noticed() {
     crate::seeds::assert_noticed(ReplicationBug::OF_MODES, 60, |seed| {
-        live_with(seed, None, true);
+        live_with(seed, None, Extra::Modes);
+    });
+}
+
+#[test]
+fn drives_that_refuse_for_a_while_and_then_lose_their_power_cost_nothing_that_was_answered() {
+    live_all(seeds(12), |seed| {
+        live_with(seed, None, Extra::Troubles);
     });
 }
 
@@ -411,7 +529,7 @@ fn sizes_and_snapshots_of_two_sites_are_alike_through_crashes_and_failovers() {
     for seed in seeds(8).chain(rare) {
         println!("SPINDLE_SEED={seed}");
         let ledger = Rc::new(RowLedger::default());
-        compared += live_with(seed, Some(Rc::clone(&ledger)), false);
+        compared += live_with(seed, Some(Rc::clone(&ledger)), Extra::None);
         let counts = *ledger.counts.borrow();
         rows.counts.borrow_mut().iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
@@ -433,7 +551,7 @@ fn planted_bugs_of_changes_of_rows_are_noticed() {
     let rare = ReplicationBug::OF_RARE_PASSES.map(|(bug, _)| bug);
     for bug in ReplicationBug::OF_ROWS.into_iter().chain(rare) {
         let is_noticed = |seed| {
-            let life = || live_with(seed, Some(Rc::default()), false);
+            let life = || live_with(seed, Some(Rc::default()), Extra::None);
             with_replication_bug(bug, || {
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(life)).is_err()
             })

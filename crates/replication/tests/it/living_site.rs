@@ -14,7 +14,7 @@ use replication::{
     member::GroupMember,
     merge_plan::MergePlan,
     primary::{PrimaryEnd, PrimaryGroup},
-    secondary::{LossBound, SecondaryEnd, SecondaryGroup},
+    secondary::{LossBound, SecondaryEnd, SecondaryGroup, is_out_of_room},
     session::{ReplicationMode, SuspensionReason},
 };
 use std::{
@@ -69,6 +69,8 @@ pub struct LivingSite {
     pub is_lossless: Cell<bool>,
     /// Promotions do not write, whatever is lost.
     promotes_bare: Cell<bool>,
+    /// Its pool has failed: it is to be opened again.
+    failed: Cell<bool>,
     /// The bound of the last promotion, as this side knew it.
     pub loss_bound: Cell<Option<LossBound>>,
 }
@@ -95,6 +97,7 @@ impl LivingSite {
                 hands_over: Cell::new(false),
                 is_lossless: Cell::new(false),
                 promotes_bare: Cell::new(false),
+                failed: Cell::new(false),
                 loss_bound: Cell::new(None),
             })
         })
@@ -115,8 +118,10 @@ impl LivingSite {
         let (orders, taken) = unbounded_channel();
         *self.orders.borrow_mut() = orders;
         self.running.take();
+        *self.hosts.borrow_mut() = Rc::default();
         self.hands_over.set(false);
         self.is_lossless.set(false);
+        self.failed.set(false);
         self.promotes_bare.set(ledger.rows.as_ref().is_some_and(|rows| rows.promotes_bare.get()));
         let (own, ledger) = (Rc::clone(self), Rc::clone(ledger));
         self.site.node.start(move |world| async move {
@@ -170,7 +175,7 @@ impl LivingSite {
                 SiteRole::Secondary => {
                     let group = Rc::new(SecondaryGroup::new(&world, &member, (has, is_in_doubt)));
                     *self.running.borrow_mut() = Some(Running::Secondary(Rc::clone(&group)));
-                    let more = self.follow(&world, &group, &mut orders).await;
+                    let more = self.follow(&world, &group, (&ledger, &mut orders)).await;
                     (has, returns) = (group.has(), false);
                     if self.is_lossless.take() && ledger.rows.is_none() {
                         ledger.check_nothing_lost(&volumes_of(member.pool())).await;
@@ -181,6 +186,15 @@ impl LivingSite {
             if !more {
                 return;
             }
+        }
+    }
+
+    /// Opens its pool again if that has failed.
+    pub fn revive(self: &Rc<Self>, mode: ReplicationMode, ledger: &Rc<HostLedger>) {
+        if self.failed.get() || self.hosts.borrow().stop.has_failed.get() {
+            ledger.pools_failed.update(|count| count + 1);
+            self.site.node.crash();
+            self.start(mode, ledger);
         }
     }
 
@@ -282,7 +296,11 @@ impl LivingSite {
                         } => {
                             panic!("taken over otherwise: {}", refusal.text)
                         }
-                        PrimaryEnd::Failed(error) => panic!("the primary failed: {error}"),
+                        PrimaryEnd::Failed(error) => {
+                            assert!(ledger.may_fail.get(), "the primary failed: {error}");
+                            self.failed.set(true);
+                            std::future::pending().await
+                        }
                         end => return Some(end),
                     }
                 }
@@ -340,7 +358,7 @@ impl LivingSite {
         &self,
         world: &World,
         group: &SecondaryGroup,
-        orders: &mut UnboundedReceiver<SiteOrder>,
+        (ledger, orders): (&HostLedger, &mut UnboundedReceiver<SiteOrder>),
     ) -> bool {
         while let Some(order) = orders.recv().await {
             match order {
@@ -352,7 +370,12 @@ impl LivingSite {
                         self.is_lossless.set(true);
                         return true;
                     }
-                    SecondaryEnd::Failed(error) => panic!("the secondary failed: {error}"),
+                    SecondaryEnd::Failed(error) if ledger.may_fail.get() && is_out_of_room(&error) => {}
+                    SecondaryEnd::Failed(error) => {
+                        assert!(ledger.may_fail.get(), "the secondary failed: {error}");
+                        self.failed.set(true);
+                        std::future::pending().await
+                    }
                 },
                 SiteOrder::Promote => {
                     let mut epoch = [0; 16];

@@ -173,21 +173,33 @@ pub struct Site {
     pub kept_mode: Rc<Cell<Option<ReplicationMode>>>,
     /// Snapshots whose notes say so are locked.
     pub has_locks: Cell<bool>,
+    /// Drives may refuse what they are asked.
+    pub may_fail: Cell<bool>,
 }
 
 impl Site {
     pub fn new(simulation: &mut Simulation, number: u8, role: SiteRole) -> Rc<Self> {
+        Self::with_drives(simulation, 320, (number, role))
+    }
+
+    /// A site whose two drives have so many MiB.
+    pub fn with_drives(simulation: &mut Simulation, mib: u64, (number, role): (u8, SiteRole)) -> Rc<Self> {
         let node = Rc::new(simulation.add_node(&format!("site{number}")));
-        Self::on(simulation, &node, (number, role))
+        Self::on(simulation, &node, mib, (number, role))
     }
 
     /// Another pool of a site, on the same machine.
     pub fn beside(&self, simulation: &mut Simulation, number: u8, role: SiteRole) -> Rc<Self> {
-        Self::on(simulation, &self.node, (number, role))
+        Self::on(simulation, &self.node, 320, (number, role))
     }
 
-    fn on(simulation: &mut Simulation, node: &Rc<SimNode>, (number, role): (u8, SiteRole)) -> Rc<Self> {
-        let options = DriveOptions::new(ByteCount(320 * MIB));
+    fn on(
+        simulation: &mut Simulation,
+        node: &Rc<SimNode>,
+        drive_mib: u64,
+        (number, role): (u8, SiteRole),
+    ) -> Rc<Self> {
+        let options = DriveOptions::new(ByteCount(drive_mib * MIB));
         let devices: Vec<_> = (0..2).map(|_| simulation.add_drive(options.clone())).collect();
         devices.iter().for_each(|drive| node.attach(drive));
         let state = GroupState {
@@ -197,13 +209,20 @@ impl Site {
             ..GroupState::new_replica()
         };
         let kept = Rc::new(RefCell::new(state));
-        let (kept_mode, has_locks) = (Rc::default(), Cell::new(false));
-        Rc::new(Self { node: Rc::clone(node), number, devices, kept, kept_mode, has_locks })
+        let (kept_mode, has_locks, may_fail) = (Rc::default(), Cell::new(false), Cell::new(false));
+        Rc::new(Self { node: Rc::clone(node), number, devices, kept, kept_mode, has_locks, may_fail })
     }
 
     pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {
         let (kept, mode) = (Rc::clone(&self.kept), Rc::clone(&self.kept_mode));
         Rc::new(KeptState { world: world.clone(), kept, mode })
+    }
+
+    /// Its drives, or one of them, do as the plan says from now on.
+    pub fn trouble_drives(&self, one: Option<usize>, faults: &FaultPlan) {
+        let is_meant = |index: usize| one.is_none_or(|one| one == index);
+        let meant = self.devices.iter().enumerate().filter(|(index, _)| is_meant(*index));
+        meant.for_each(|(_, drive)| drive.set_faults(faults.clone()));
     }
 
     /// Each operation of its drives takes so much longer from now on.
@@ -212,7 +231,7 @@ impl Site {
             Duration::ZERO => FaultPlan::none(),
             span => FaultPlan { slow_percent: 100.0, slow_span: span, ..FaultPlan::none() },
         };
-        self.devices.iter().for_each(|drive| drive.set_faults(faults.clone()));
+        self.trouble_drives(None, &faults);
     }
 
     fn block_devices(&self) -> Vec<Rc<dyn BlockDevice>> {
@@ -260,7 +279,16 @@ impl Site {
     }
 
     pub async fn open(&self, world: &World) -> Rc<Pool> {
-        open(world, &self.block_devices(), OpenSetting::default()).await.unwrap()
+        // Its drives may refuse for a while.
+        for _ in 0..100 {
+            match open(world, &self.block_devices(), OpenSetting::default()).await {
+                Ok(pool) => return pool,
+                Err(error) if self.may_fail.get() => println!("note: not opened: {error}"),
+                Err(error) => panic!("the pool does not open: {error}"),
+            }
+            world.sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the pool does not open");
     }
 }
 
@@ -293,6 +321,10 @@ pub struct HostLedger {
     /// Times of the answers of each writer, by the clock of its site, with the number of answered commands.
     pub answer_times: RefCell<Vec<Vec<(WallNanoseconds, usize)>>>,
     pub is_over: Cell<bool>,
+    /// Pools may stop, or refuse commands.
+    pub may_fail: Cell<bool>,
+    /// Those that did.
+    pub pools_failed: Cell<usize>,
     /// One host that changes sizes and takes snapshots, too, instead of the writers.
     pub rows: Option<Rc<RowLedger>>,
     number_next: Numbers,
@@ -358,7 +390,12 @@ impl HostLedger {
                 device.write(at, (0..count).map(|_| Arc::clone(&block)).collect(), Stability::Stable)
             };
             match select(done, Box::pin(stop.stopped())).await {
-                Either::Left((done, _)) => done.unwrap(),
+                Either::Left((Ok(()), _)) => {}
+                Either::Left((Err(error), _)) => {
+                    assert!(self.may_fail.get(), "a host's command failed: {error}");
+                    stop.has_failed.set(true);
+                    return;
+                }
                 Either::Right(_) => return,
             }
             self.answered.borrow_mut()[writer] = index;
@@ -477,6 +514,8 @@ fn possible(commands: &[HostWrite], (volume, index): (usize, u64), whole: usize)
 #[derive(Default)]
 pub struct Stop {
     pub is_set: Cell<bool>,
+    /// A command of a host has failed.
+    pub has_failed: Cell<bool>,
     /// Writers end after the command that they have under way.
     pub is_draining: Cell<bool>,
     writers: Rc<()>,
@@ -515,6 +554,34 @@ impl Numbers {
         self.0.update(|last| last + 1);
         self.0.get()
     }
+}
+
+const FILLER: &str = "filler";
+
+/// Fills a pool: a volume beside the group's takes all that is left. Returns the bytes that it took.
+pub async fn fill(pool: &Rc<Pool>) -> u64 {
+    let (name, volume) = (FILLER.to_owned(), VolumeId([b'f'; 16]));
+    let new = NewVolume { name, volume, size_bytes: 1 << 30, setting: VolumeSetting::default() };
+    if pool.create_volume(&new).await.is_err() {
+        return 0;
+    }
+    let device = VolumeDevice(pool.volume(array::pool::VolumeKey::Id(volume)).unwrap());
+    let block = Arc::new(Buffer::copy_of(&[0xf; BLOCK_BYTES]));
+    let mut at = 0;
+    while at < new.size_bytes {
+        let data = (0..64).map(|_| Arc::clone(&block)).collect();
+        if device.write(ByteOffset(at), data, Stability::Stable).await.is_err() {
+            break;
+        }
+        at += 64 * BLOCK_BYTES as u64;
+    }
+    at
+}
+
+/// Gives the room back that [`fill`] took.
+pub async fn empty(pool: &Rc<Pool>) {
+    // It may have failed meanwhile, and is emptied once it is open again.
+    let _ = pool.delete_volume(array::pool::VolumeKey::Name(FILLER), true).await;
 }
 
 /// Contents of all volumes.
