@@ -123,6 +123,7 @@ mod two_sites_events;
 mod two_sites_file;
 mod two_sites_hosts;
 mod two_sites_linux;
+mod two_sites_long_line;
 mod two_sites_modes;
 mod two_sites_periodic;
 mod two_sites_pools;

@@ -162,8 +162,16 @@ async fn make_if_missing(
         }
     };
     if let NewPoolDrives::Files { count, size } = &drives {
+        let wanted = match &pool.drives {
+            WantedDrives::Files { size_max: Some(wanted), .. } if wanted.0 >> 20 > size.0 >> 20 => format!(
+                ", instead of the {wanted} that are wanted: together they take a tenth of the free space there at most, so make \
+                 room, name devices, or add drives with 'spindle pool add-drive {} --size SIZE'",
+                pool.name
+            ),
+            _ => String::new(),
+        };
         notices.warn(format!(
-            "{count} drives in files of {size}: all on one filesystem, so copies protect nothing from its loss"
+            "{count} drives in files of {size}{wanted}; all are on one filesystem, so copies protect nothing from its loss"
         ));
     }
     let made = create(world, &pool.folder, drives, setting_of(pool, Some(id)), notices).await?;

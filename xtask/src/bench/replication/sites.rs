@@ -5,7 +5,7 @@ use crate::{
     bench::{Setting, fio::Jobs, our_programs::OurPrograms, serve::Server},
     step,
 };
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::{
     fs,
@@ -69,7 +69,37 @@ impl Site {
         let socket = folder.join("nbd.sock");
         fs::write(folder.join("site.toml"), site_file(name, (&socket, port), (volumes, volume_mib)))?;
         let server = Server::begin(ours, &folder)?;
-        Ok(Self { name, program: ours.program(), folder, socket, server, port, volume_mib })
+        let site = Self { name, program: ours.program(), folder, socket, server, port, volume_mib };
+        site.make_room()?;
+        Ok(site)
+    }
+
+    /// Gives the pools drives for what their volumes take: the server makes none above its share of the free space. Those of
+    /// groups are written again while a cut of them is kept.
+    fn make_room(&self) -> Result<()> {
+        for (pool, needed) in [("mail", self.volume_mib * 3), ("own", self.volume_mib * 3 / 2)] {
+            if self.usable_mib(pool)? < needed {
+                for _ in 0..2 {
+                    self.pool_verb(&["pool", "add-drive", pool, "--size", &format!("{needed}MiB")])?;
+                }
+            }
+            let has = self.usable_mib(pool)?;
+            ensure!(has >= needed, "pool {pool} has {has} MiB, and {needed} are needed");
+        }
+        Ok(())
+    }
+
+    fn usable_mib(&self, pool: &str) -> Result<u32> {
+        let shown: Value = serde_json::from_str(&self.pool_verb(&["pool", "show", pool, "--json"])?)?;
+        let bytes = shown["usable_bytes"].as_u64().context("the usable bytes of a pool")?;
+        Ok(u32::try_from(bytes >> 20)?)
+    }
+
+    fn pool_verb(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        step::output(
+            command.current_dir(&self.folder).args(words).args(["--server", "unix:state/spindle.sock"]),
+        )
     }
 
     /// Ends the server as a loss of its machine would.
@@ -145,14 +175,18 @@ impl Site {
     }
 }
 
+/// Size of a drive: two volumes at least, each written again while it is there.
+fn drive_mib(volume_mib: u32) -> u32 {
+    volume_mib * 4 + 480
+}
+
 fn site_file(
     name: &str,
     (socket, port): (&Path, u16),
     (volumes, volume_mib): (&[(&str, &str)], u32),
 ) -> String {
     let volume_gb = f64::from(volume_mib) * f64::from(1 << 20) / 1e9;
-    // Two volumes at least, each written again while it is there.
-    let drive_gb = volume_gb * 4.0 + 0.5;
+    let drive_gb = f64::from(drive_mib(volume_mib)) * f64::from(1 << 20) / 1e9;
     let mut text = format!(
         "[serve]\nsite = '{name}'\nnbd = 'unix:{}'\niscsi = 'none'\n[[site]]\nname = '{name}'\n[replication]\n\
          listen = '127.0.0.1:{port}'\n",
