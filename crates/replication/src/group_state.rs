@@ -146,7 +146,8 @@ pub struct GroupState {
     /// Stamps of what that pass brought, and others that were not finished before it and began there; the oldest first,
     /// [`BROUGHT_MAX`] at most.
     pub brought: Vec<BroughtStamp>,
-    /// It was primary before, and its hosts may have been answered up to here.
+    /// It was primary before, and its hosts may have been answered up to here. Of a primary whose promotion may have lost
+    /// something: the first stamp of its epoch, in which hosts are served although no block may have it.
     pub told: Stamp,
     /// Its state up to this stamp is kept as a fork.
     pub forked_at: Option<Stamp>,

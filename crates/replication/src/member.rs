@@ -339,7 +339,10 @@ impl GroupMember {
             return Ok(joint.has);
         }
         let span = lineage.current().spans[0];
-        Ok(if last < span.start { span.fork } else { last })
+        let has = if last < span.start { span.fork } else { last };
+        // The promotion says that its epoch has begun, though no block may have its first stamp.
+        let is_begun = state.role == SiteRole::Primary && state.told >= span.start;
+        Ok(if is_begun { has.max(state.told) } else { has })
     }
 
     /// The highest stamp of the volumes, of a command or of a cut.

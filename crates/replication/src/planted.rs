@@ -15,6 +15,8 @@ pub enum ReplicationBug {
     BatchConfirmedWithFirst,
     /// Records that are in the log already are sent from memory as well.
     SentTwice,
+    /// Of a record that was read last, a command that is taken by now counts as ended.
+    EndGuessed,
     /// The log is not read before the stream goes on from memory.
     LogNotRead,
     /// The secondary says after a crash that it has all of its last command.
@@ -103,8 +105,8 @@ pub enum ReplicationBug {
     CutWithoutHold,
     /// Parts that are apart are cloned as they are.
     ClonedApart,
-    /// A promotion that may lose something begins an epoch without a write.
-    LossyEpochUnwritten,
+    /// A promotion that may lose something begins an epoch that counts as empty.
+    LossyEpochNotBegun,
     /// The witness hears that the group is in sync as soon as one part is.
     SyncOfOnePart,
 }
@@ -132,6 +134,9 @@ impl ReplicationBug {
 
     /// Bugs of passes that few lives show, each with a seed of one that does.
     pub const OF_RARE_PASSES: [(Self, u64); 2] = [(Self::PassTakenForFork, 759), (Self::StepForgotten, 1099)];
+
+    /// Bugs that drives which are slow or refuse show, each with a seed of a life that does.
+    pub const OF_TROUBLES: [(Self, u64); 1] = [(Self::EndGuessed, 1434)];
 
     /// Bugs of passes that go on after a lost line, each with a seed of a life that shows it.
     pub const OF_RESUMED_PASSES: [(Self, u64); 2] =

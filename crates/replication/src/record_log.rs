@@ -1,6 +1,11 @@
 //! Pinned log of a part, read in order, each record with whether its last command goes on.
 
-use crate::sent_changes::{changes_of, goes_on};
+use crate::{
+    outbox::WaitingRecord,
+    planted::{self, ReplicationBug},
+    sent_changes::{changes_of, goes_on},
+    taken_records::TakenRecords,
+};
 use array::{
     error::Result,
     format::{Position, VolumeId},
@@ -11,8 +16,6 @@ use std::{
     collections::{BTreeSet, VecDeque},
     rc::Rc,
 };
-
-use crate::{outbox::WaitingRecord, taken_records::TakenRecords};
 
 pub(crate) struct RecordLog<'v> {
     volumes: &'v BTreeSet<VolumeId>,
@@ -35,13 +38,7 @@ impl<'v> RecordLog<'v> {
     ) -> Result<Option<WaitingRecord>> {
         loop {
             // A record is looked at with the one behind it, which may end its command.
-            if self.read.len() < 2 {
-                let more = pin.read(self.from).await?;
-                if let Some(last) = more.last() {
-                    self.from = Position(last.position.0 + 1);
-                }
-                self.read.extend(more);
-            }
+            let has_more = self.read.len() >= 2 || self.read_more(pin).await?;
             let Some(record) = self.read.pop_front() else { return Ok(None) };
             let changes = changes_of(&record, self.volumes);
             let Some(&(last, _)) = changes.last() else { continue };
@@ -54,6 +51,13 @@ impl<'v> RecordLog<'v> {
                 let progress = progress.borrow();
                 (progress.complete(), progress.taken())
             };
+            let is_followed = record.position < taken && !planted::is(ReplicationBug::EndGuessed);
+            if self.read.is_empty() && is_followed && has_more {
+                // The one behind it was taken while this one was read, and shows whether the command goes on: that all of it is
+                // taken says nothing of where it ends.
+                self.read.push_front(record);
+                continue;
+            }
             let goes_on = match self.read.front() {
                 Some(_) => follows == Some(last),
                 None => goes_on(&record, self.volumes) && last > complete,
@@ -65,5 +69,14 @@ impl<'v> RecordLog<'v> {
             }
             return Ok(Some(WaitingRecord { position: record.position, changes, goes_on }));
         }
+    }
+
+    /// Reads the next records. False if there are none.
+    async fn read_more(&mut self, pin: &LogPin) -> Result<bool> {
+        let more = pin.read(self.from).await?;
+        let Some(last) = more.last() else { return Ok(false) };
+        self.from = Position(last.position.0 + 1);
+        self.read.extend(more);
+        Ok(true)
     }
 }

@@ -142,7 +142,8 @@ impl PrimaryGroup {
         let state = member.state();
         assert_eq!(state.role, SiteRole::Primary, "the group is primary here");
         let lineage = state.lineage.as_ref().expect("a primary has a lineage");
-        member.pool.raise_stamps(lineage.current().spans[0].start);
+        // The first stamp of an epoch is taken although no block may have it.
+        member.pool.raise_stamps(lineage.current().spans[0].start.max(Stamp(has.0 + 1)));
         let returns = returns || state.unfinished.is_some();
         let cut = GroupCut::new(vec![has]);
         let mut session = GroupSession::new(mode, cut, (state.is_alone, returns), world.now());

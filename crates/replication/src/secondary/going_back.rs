@@ -155,11 +155,11 @@ impl SecondaryGroup {
             return Err(PromotionError::Fence { ours: known, given: fence }.into());
         }
         self.go_back(state).await?;
-        self.begin_with_write(epoch, fence).await
+        self.begin_beside(epoch, fence).await
     }
 
-    /// Promotes this side under an epoch that begins with a write which changes nothing.
-    pub(super) async fn begin_with_write(
+    /// Promotes this side under an epoch that lies beside all that the other side may have.
+    pub(super) async fn begin_beside(
         &self,
         epoch: EpochId,
         fence: Fence,
@@ -167,12 +167,7 @@ impl SecondaryGroup {
         let _no_clones = self.applying.lock().await;
         let mut lineage = self.member.lineage().ok_or(GoingBackError::Empty)?;
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()])).map_err(PromotionError::from)?;
-        // The write is of an epoch that is known, whatever crashes.
-        let known = lineage.clone();
-        self.member.change(|group| group.lineage = Some(known)).await?;
-        let first = lineage.current().spans[0].start;
-        self.begin_epoch(first).await?;
-        Ok(self.record_primary(lineage, (fence, true)).await?)
+        Ok(self.record_primary(lineage, (fence, true), true).await?)
     }
 
     /// Takes the group to a state that this side keeps. What it has is kept as forks. To be called without a channel.

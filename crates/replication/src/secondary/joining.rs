@@ -181,7 +181,7 @@ impl SecondaryGroup {
             }
         }
         // Hosts may write to other parts alone: this one would get again from the old primary what they did not see.
-        let promoted = self.begin_with_write(epoch, fence).await?;
+        let promoted = self.begin_beside(epoch, fence).await?;
         // They hold what hosts overwrite from now on. The promotion is recorded, whatever becomes of them.
         let _ = self.member.delete_joint_cuts().await;
         Ok(promoted)

@@ -10,7 +10,6 @@
 //! 4. Nothing is begun between two channels: what one has begun is stable, or has failed, before its end is known.
 
 mod apply;
-mod first_write;
 mod following;
 pub(crate) mod forks;
 mod going_back;
@@ -234,14 +233,31 @@ impl SecondaryGroup {
     /// If it is a part of a group with volumes in several pools: see [`SecondaryGroup::promote_part`].
     pub async fn promote(&self, epoch: EpochId, fence: Fence) -> Result<GroupState, PromotionError> {
         assert!(self.member.joint().is_none(), "a part is promoted as it fits to the others");
-        self.become_primary(epoch, fence, true).await
+        self.become_primary(epoch, fence, (true, false)).await
+    }
+
+    /// Promotes this side as [`SecondaryGroup::promote`] does, although the old primary may have answered what is not here.
+    /// If that returns, both have a history of their own, and a person chooses: hosts that were served here are never shown
+    /// what the other side brings back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SecondaryGroup::promote`].
+    pub async fn promote_with_loss(
+        &self,
+        epoch: EpochId,
+        fence: Fence,
+    ) -> Result<GroupState, PromotionError> {
+        assert!(self.member.joint().is_none(), "a part is promoted as it fits to the others");
+        let may_lose = !planted::is(ReplicationBug::LossyEpochNotBegun);
+        self.become_primary(epoch, fence, (true, may_lose)).await
     }
 
     async fn become_primary(
         &self,
         epoch: EpochId,
         fence: Fence,
-        is_alone: bool,
+        (is_alone, may_lose): (bool, bool),
     ) -> Result<GroupState, PromotionError> {
         self.await_begun().await;
         let known = self.member.fence();
@@ -252,20 +268,31 @@ impl SecondaryGroup {
         lineage.promote(epoch, &GroupCut::new(vec![self.has.get()]))?;
         let _no_clones = self.applying.lock().await;
         self.member.abandon_pass().await?;
-        Ok(self.record_primary(lineage, (fence, is_alone)).await?)
+        Ok(self.record_primary(lineage, (fence, is_alone), may_lose).await?)
     }
 
+    /// An epoch that nobody has written is no history of its own: an old primary that returns with more than this side has
+    /// would be ahead of it, and not beside it. So if the promotion may have lost something (`may_lose`), the record says that
+    /// the epoch has its first stamp, and hosts may have been answered up to it. No block needs to have that: a pool that
+    /// takes no write serves what it has.
     async fn record_primary(
         &self,
         lineage: Lineage,
         (fence, is_alone): (Fence, bool),
+        may_lose: bool,
     ) -> Result<GroupState, Error> {
+        let first = lineage.current().spans[0].start;
+        let told = if may_lose { first } else { Stamp(0) };
         let promote = |state: &mut GroupState| {
             (state.role, state.fence, state.is_alone) = (SiteRole::Primary, fence, is_alone);
-            (state.lineage, state.told, state.forked_at) = (Some(lineage), Stamp(0), None);
+            (state.lineage, state.told, state.forked_at) = (Some(lineage), told, None);
             (state.joint.cutting, state.joint.point, state.joint.next) = (None, None, None);
         };
         self.member.change(promote).await?;
+        if may_lose {
+            self.has.set(first);
+            self.begun_until.set((first, false));
+        }
         Ok(self.member.state())
     }
 

@@ -25,7 +25,8 @@ impl SecondaryGroup {
         self.take_given_right().await;
         // Hosts are answered here only what the other side confirmed, unless it stays away for longer than the hold: so
         // it goes on in sync.
-        let state = match self.become_primary(self.new_epoch(frame.fence), frame.fence, false).await {
+        let state = match self.become_primary(self.new_epoch(frame.fence), frame.fence, (false, false)).await
+        {
             Ok(state) => state,
             Err(PromotionError::Pool(error)) => return error.into(),
             Err(error) => return refuse(channel, RefusalCode::Frame, error.to_string()).await.into(),

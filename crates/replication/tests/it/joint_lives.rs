@@ -17,7 +17,7 @@ use replication::{
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{
     Random, World,
-    sim::{SimLimits, Simulation},
+    sim::{FaultPlan, SimLimits, Simulation},
 };
 
 const HOLD: Duration = Duration::from_millis(300);
@@ -420,6 +420,29 @@ pub fn live_beside(
 #[test]
 fn a_group_over_two_pools_is_shown_in_one_state_whatever_fails() {
     live_all(seeds(8, 2_000), live);
+}
+
+/// Drives of any part are slow for a while, again and again.
+async fn slow_drives(world: World, sites: [Rc<JointSite>; 2], mut random: Random) {
+    let slow = FaultPlan { slow_percent: 20.0, slow_span: Duration::from_millis(50), ..FaultPlan::none() };
+    loop {
+        let site = &sites[random.below(2) as usize].parts[random.below(PARTS as u64) as usize].site;
+        let one = random.percent(50.0).then(|| random.below(2) as usize);
+        site.trouble_drives(one, &slow);
+        world.sleep(Duration::from_millis(random.below(600))).await;
+        site.trouble_drives(None, &FaultPlan::none());
+        world.sleep(Duration::from_millis(random.below(600))).await;
+    }
+}
+
+#[test]
+fn a_group_over_two_pools_is_shown_in_one_state_though_drives_are_slow() {
+    live_all(seeds(6, 1_000), |seed| {
+        live_beside(seed, mode_of(seed), move |world, (sites, _)| {
+            let random = Random::new(seed, "slow drives");
+            drop(world.spawn("slow drives", slow_drives(world.clone(), sites.clone(), random)));
+        });
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use crate::{
     living_site::{LivingSite, Running, SiteOrder},
     row_ledger::{RowLedger, check_alike},
-    seeds::live_all,
+    seeds::{assert_noticed, live_all},
     sites::{HostLedger, Line, Site, contents, empty, fill, line, volumes_of},
 };
 use replication::{
@@ -517,6 +517,16 @@ fn planted_bugs_of_changed_modes_are_noticed() {
 #[test]
 fn drives_that_refuse_for_a_while_and_then_lose_their_power_cost_nothing_that_was_answered() {
     live_all(seeds(12), |seed| {
+        live_with(seed, None, Extra::Troubles);
+    });
+}
+
+#[test]
+fn planted_bugs_that_drives_show_are_noticed() {
+    if !crate::is_full_run("planted bugs that drives show are of") {
+        return;
+    }
+    assert_noticed(ReplicationBug::OF_TROUBLES, 2_000, |seed| {
         live_with(seed, None, Extra::Troubles);
     });
 }
