@@ -139,7 +139,7 @@ impl Pool {
         for &volume in volumes {
             let volume = VolumeKey::Id(volume);
             if self.snapshots(volume)?.iter().any(|found| found.snapshot == snapshot) {
-                self.delete_own_snapshot(volume, SnapshotKey::Id(snapshot)).await?;
+                self.delete_cut_of(volume, snapshot).await?;
             }
         }
         Ok(())
@@ -156,10 +156,18 @@ impl Pool {
             let others =
                 snapshots.filter(|found| found.name.starts_with(CUT_NAME_BEGIN) && found.snapshot != kept);
             for other in others {
-                self.delete_own_snapshot(VolumeKey::Id(volume), SnapshotKey::Id(other.snapshot)).await?;
+                self.delete_cut_of(VolumeKey::Id(volume), other.snapshot).await?;
             }
         }
         Ok(())
+    }
+
+    /// Deletes a cut of a volume. A deletion whose caller has gone may come before this one.
+    async fn delete_cut_of(&self, volume: VolumeKey<'_>, snapshot: SnapshotId) -> Result<()> {
+        match self.delete_own_snapshot(volume, SnapshotKey::Id(snapshot)).await {
+            Err(Error::NoSnapshot { .. }) => Ok(()),
+            deleted => deleted,
+        }
     }
 
     /// Takes volumes of a replica back to a cut: what came after it goes. A crash may leave some of them as they were;

@@ -404,10 +404,10 @@ async fn call(world: &World, client: &Rc<ApiClient>, caller: &Rc<RefCell<Caller>
         }
         check(world, client, caller).await?;
     }
-    // All short ones are over.
+    // All short ones are over. A life before may have ended some without a look at them.
     for _ in 0..80 {
         world.sleep(Duration::from_millis(100)).await;
-        caller.borrow_mut().wall_max = world.wall().seconds;
+        note_wall(world, caller);
     }
     check(world, client, caller).await?;
     check_settled(client, caller).await

@@ -275,10 +275,13 @@ impl Scene {
             let long = if random.percent(40.0) { 900 } else { 120 };
             self.pause(&mut random, long).await;
         }
-        if self.is_async() {
-            // A hand over may still wait for the parts.
+        if self.is_async() || self.ledger.is_slow.get() {
+            // A hand over may still wait for the parts, or for drives.
             self.cut_all();
             self.pause(&mut random, 100).await;
+        }
+        if self.ledger.is_slow.take() {
+            self.world.sleep(Duration::from_secs(3)).await;
         }
         // Parts that are still at two sites come together.
         if self.primary().is_none() {
@@ -423,9 +426,10 @@ fn a_group_over_two_pools_is_shown_in_one_state_whatever_fails() {
 }
 
 /// Drives of any part are slow for a while, again and again.
-async fn slow_drives(world: World, sites: [Rc<JointSite>; 2], mut random: Random) {
+async fn slow_drives(world: World, sites: [Rc<JointSite>; 2], ledger: Rc<JointLedger>, mut random: Random) {
+    ledger.is_slow.set(true);
     let slow = FaultPlan { slow_percent: 20.0, slow_span: Duration::from_millis(50), ..FaultPlan::none() };
-    loop {
+    while ledger.is_slow.get() {
         let site = &sites[random.below(2) as usize].parts[random.below(PARTS as u64) as usize].site;
         let one = random.percent(50.0).then(|| random.below(2) as usize);
         site.trouble_drives(one, &slow);
@@ -438,9 +442,10 @@ async fn slow_drives(world: World, sites: [Rc<JointSite>; 2], mut random: Random
 #[test]
 fn a_group_over_two_pools_is_shown_in_one_state_though_drives_are_slow() {
     live_all(seeds(6, 1_000), |seed| {
-        live_beside(seed, mode_of(seed), move |world, (sites, _)| {
+        live_beside(seed, mode_of(seed), move |world, (sites, ledger)| {
             let random = Random::new(seed, "slow drives");
-            drop(world.spawn("slow drives", slow_drives(world.clone(), sites.clone(), random)));
+            let slow = slow_drives(world.clone(), sites.clone(), Rc::clone(ledger), random);
+            drop(world.spawn("slow drives", slow));
         });
     });
 }

@@ -379,6 +379,8 @@ pub struct JointLedger {
     /// Counted up whenever hosts go on from what a site has: writes that it lacks are lost.
     pub restarts: Cell<u64>,
     pub is_over: Cell<bool>,
+    /// Drives are slow: what was begun takes long.
+    pub is_slow: Cell<bool>,
     /// No new writes for now.
     pub is_draining: Cell<bool>,
     pub under_way: Cell<usize>,
