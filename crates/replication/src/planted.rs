@@ -163,7 +163,7 @@ impl ReplicationBug {
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
     pub const OF_JOINT_GROUPS: [(Self, u64); 6] = [
         (Self::JoinedWithoutAbsent, 90),
-        (Self::AnsweredApart, 1042),
+        (Self::AnsweredApart, 191),
         (Self::PartedWithoutOthers, 36),
         (Self::JoinedTooEarly, 62),
         (Self::JointStateIgnored, 62),
@@ -176,7 +176,7 @@ impl ReplicationBug {
 
     /// Bugs of clones of such groups, each with a seed of a life that shows it.
     pub const OF_JOINT_CLONES: [(Self, u64); 3] =
-        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 8), (Self::ClonedApart, 15)];
+        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 8), (Self::ClonedApart, 4)];
 
     /// Bugs of such groups with a witness, each with a seed of a life that shows it.
     pub const OF_JOINT_TAKEOVERS: [(Self, u64); 1] = [(Self::SyncOfOnePart, 83)];
