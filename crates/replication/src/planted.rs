@@ -79,11 +79,11 @@ pub enum ReplicationBug {
     SizeNotPassed,
     /// Snapshots that an unfinished pass brought are taken for those of a history that is given up.
     PassTakenForFork,
-    /// What an unfinished pass brought is not recorded: it comes again.
+    /// The stamps of an unfinished pass are not recorded: it comes again.
     BroughtForgotten,
     /// A pass leaves out what one that was not finished brought, also if it changed since.
     BroughtThoughChanged,
-    /// What an unfinished pass brought is of the state at its end, also if it was on its way to a snapshot.
+    /// Blocks that an unfinished pass brought are of the state at its end, also if they came on the way to a snapshot.
     BroughtAsOfEnd,
     /// A step of a pass does not undo what the one before brought from a way that a rollback left.
     StepForgotten,

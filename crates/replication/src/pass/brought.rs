@@ -1,5 +1,5 @@
-//! What passes that were not finished brought: the receiver names those blocks, and the next pass leaves out what has not
-//! changed since.
+//! Blocks that passes which were not finished brought: the receiver names them, and the next pass leaves out those that have
+//! not changed since.
 //!
 //! All blocks of one step of a pass get one stamp at the receiver. Before the first of them it records of which state of the
 //! sender they are ([`BroughtStamp`]), so a line that is lost, or a crash, costs what was on its way alone.
@@ -83,12 +83,12 @@ pub(super) struct StepBrought<'n> {
     here: BlockRanges,
     /// Of `here`: what changed since.
     changed: BlockRanges,
-    /// What rollbacks took back, and the receiver may have.
+    /// Blocks that rollbacks took back, and the receiver may have.
     undone: BlockRanges,
 }
 
 impl<'n> StepBrought<'n> {
-    /// What was named of a volume, as far as it counts for a step; and what rollbacks undid on the way there.
+    /// The blocks that were named of a volume, as far as they count for a step; and those that rollbacks undid on the way there.
     pub async fn of(
         pool: &Pool,
         (volume, step): (VolumeId, &PassStep),

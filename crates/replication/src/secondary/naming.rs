@@ -1,5 +1,5 @@
-//! What a secondary names before and after a pass: blocks that it changed of its own, blocks that unfinished passes brought,
-//! snapshots.
+//! Names that a secondary gives before and after a pass: of blocks that it changed of its own, blocks that unfinished passes
+//! brought, snapshots.
 
 use super::{SecondaryEnd, SecondaryGroup, forks};
 use crate::{
