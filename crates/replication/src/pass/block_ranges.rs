@@ -2,8 +2,9 @@
 
 use crate::frame::SentRange;
 use array::{
-    format::{BLOCK_BYTES, BlockCount, BlockIndex},
-    pool::DifferenceRange,
+    error::Error,
+    format::{BLOCK_BYTES, BlockCount, BlockIndex, SnapshotId, Stamp, VolumeId},
+    pool::{DifferenceRange, Pool, RangeChange, SnapshotKey, VolumeKey},
 };
 use std::ops::Range;
 use world::Extent;
@@ -33,6 +34,28 @@ impl BlockRanges {
         let mut all = Self::default();
         ranges.into_iter().for_each(|range| all.push(range));
         all
+    }
+
+    /// The blocks of a point that were born above a stamp and are in a state that is wanted.
+    pub async fn born_since(
+        pool: &Pool,
+        (volume, point): (VolumeId, SnapshotId),
+        since: Stamp,
+        is_wanted: impl Fn(RangeChange) -> bool,
+    ) -> Result<Self, Error> {
+        let mut walk =
+            pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(point)).await?.in_small_steps();
+        let mut born = Self::default();
+        let walked: Result<(), Error> = async {
+            while let Some(ranges) = walk.next().await? {
+                let wanted = ranges.iter().filter(|range| is_wanted(range.change));
+                wanted.for_each(|range| born.push(blocks_of(range)));
+            }
+            Ok(())
+        }
+        .await;
+        walk.end().await?;
+        walked.map(|()| born)
     }
 
     /// The blocks with data among extents that begin at a block.

@@ -13,7 +13,7 @@
 //! 3. What is named counts for the first step of a volume, and only if that goes to no older state: after it the receiver
 //!    has all of one state.
 
-use super::{BlockRanges, PassStep, UndoneBlocks, block_ranges::blocks_of, changed_ranges_of};
+use super::{BlockRanges, PassStep, UndoneBlocks, changed_ranges_of};
 use crate::{
     group_state::{BROUGHT_MAX, BroughtStamp},
     planted::{self, ReplicationBug},
@@ -21,7 +21,7 @@ use crate::{
 use array::{
     error::Error,
     format::{SnapshotId, Stamp, VolumeId},
-    pool::{Pool, RangeChange, SnapshotKey, VolumeKey},
+    pool::{Pool, RangeChange},
 };
 
 /// Blocks of a volume that a receiver has as the sender had them at a stamp.
@@ -60,68 +60,53 @@ pub(super) async fn data_born_since(
     (volume, point): (VolumeId, SnapshotId),
     since: Stamp,
 ) -> Result<BlockRanges, Error> {
-    let mut walk =
-        pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(point)).await?.in_small_steps();
-    let mut born = BlockRanges::default();
-    let walked: Result<(), Error> = async {
-        while let Some(ranges) = walk.next().await? {
-            let data = ranges.iter().filter(|range| range.change == RangeChange::Data);
-            data.for_each(|range| born.push(blocks_of(range)));
-        }
-        Ok(())
-    }
-    .await;
-    walk.end().await?;
-    walked.map(|()| born)
+    BlockRanges::born_since(pool, (volume, point), since, |change| change == RangeChange::Data).await
 }
 
 /// The part of a step that its receiver has.
 #[derive(Default)]
-pub(super) struct StepBrought<'n> {
-    named: &'n [BroughtBlocks],
-    /// All of them.
+pub(super) struct StepBrought {
+    /// All blocks that were named.
     here: BlockRanges,
-    /// Of `here`: what changed since.
-    changed: BlockRanges,
-    /// Blocks that rollbacks took back, and the receiver may have.
-    undone: BlockRanges,
+    /// Those of them that changed since, and blocks that rollbacks took back and the receiver may have.
+    stale: BlockRanges,
 }
 
-impl<'n> StepBrought<'n> {
+impl StepBrought {
     /// The blocks that were named of a volume, as far as they count for a step; and those that rollbacks undid on the way there.
     pub async fn of(
         pool: &Pool,
         (volume, step): (VolumeId, &PassStep),
-        (named, undone): (&'n [BroughtBlocks], &[UndoneBlocks]),
+        (named, undone): (&[BroughtBlocks], &[UndoneBlocks]),
     ) -> Result<Self, Error> {
         let counts = !step.goes_back && named.iter().all(|one| one.as_of <= step.stamp);
-        let mut brought = Self { named: if counts { named } else { &[] }, ..Self::default() };
-        for one in brought.named.iter().filter(|one| !one.blocks.ranges().is_empty()) {
+        let (named, mut brought) = (if counts { named } else { &[] }, Self::default());
+        for one in named.iter().filter(|one| !one.blocks.ranges().is_empty()) {
             brought.here = brought.here.union(&one.blocks);
             // The way leads back to where the histories part, and to the step from there.
             let parted = undone.iter().filter(|undone| undone.lies_between(one, step));
             let since = parted.map(|undone| undone.shared).fold(one.as_of, Stamp::min);
             let later = changed_ranges_of(pool, (volume, step.point), since, false).await?;
             if !planted::is(ReplicationBug::BroughtThoughChanged) {
-                brought.changed = brought.changed.union(&one.blocks.common(&later));
+                brought.stale = brought.stale.union(&one.blocks.common(&later));
             }
         }
         for undone in undone {
-            let apart = brought.named.iter().filter(|one| !undone.lies_between(one, step));
+            let apart = named.iter().filter(|one| !undone.lies_between(one, step));
             let here = apart.fold(BlockRanges::default(), |all, one| all.union(&one.blocks));
-            brought.undone = brought.undone.union(&undone.blocks.without(&here));
+            brought.stale = brought.stale.union(&undone.blocks.without(&here));
         }
         Ok(brought)
     }
 
     /// True if the receiver has nothing of the step that its history does not show.
     pub fn is_empty(&self) -> bool {
-        self.here.ranges().is_empty() && self.undone.ranges().is_empty()
+        self.here.ranges().is_empty() && self.stale.ranges().is_empty()
     }
 
     /// The blocks of a step that the receiver lacks, of all that it might lack: those with data among `mapped`.
     pub fn left_of(&self, all: &BlockRanges, mapped: &BlockRanges) -> BlockRanges {
-        all.without(&self.here).union(&self.changed.union(&self.undone).common(mapped))
+        all.without(&self.here).union(&self.stale.common(mapped))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The receiving side of a pass.
 
-use super::{BlockRanges, block_ranges::blocks_of, brought};
+use super::{BlockRanges, brought};
 use crate::{
     connect::UnfinishedPass,
     cut::GroupCut,
@@ -377,20 +377,8 @@ pub(super) async fn changed_ranges_of(
 ) -> Result<BlockRanges, Error> {
     let device = pool.snapshot_device(VolumeKey::Id(volume), SnapshotKey::Id(point))?;
     let size = device.geometry().size.0 / BLOCK_BYTES as u64;
-    let mut walk =
-        pool.born_since(VolumeKey::Id(volume), since, SnapshotKey::Id(point)).await?.in_small_steps();
-    let mut born = BlockRanges::default();
-    let walked: Result<(), Error> = async {
-        while let Some(ranges) = walk.next().await? {
-            for range in ranges.into_iter().filter(|range| range.change != RangeChange::BeyondSize) {
-                born.push(blocks_of(&range));
-            }
-        }
-        Ok(())
-    }
-    .await;
-    walk.end().await?;
-    walked?;
+    let is_within = |change| change != RangeChange::BeyondSize;
+    let born = BlockRanges::born_since(pool, (volume, point), since, is_within).await?;
     if !with_holes {
         return Ok(born);
     }

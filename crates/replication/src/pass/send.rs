@@ -147,14 +147,13 @@ pub(crate) async fn send(
 
 /// Bytes of the blocks that a pass is about to send. Those that the receiver wants beside may be counted twice.
 async fn expected_bytes(member: &GroupMember, goal: &PassGoal) -> Result<u64, Error> {
-    let of = |range: &Range<u64>| range.end - range.start;
     let mut blocks = 0;
     for &volume in &member.volumes {
         if let Some(beside) = goal.beside.get(&volume) {
             let size = member.pool.volume(VolumeKey::Id(volume))?.size_bytes() / BLOCK_BYTES as u64;
             let mut within = BlockRanges::default();
             within.push(0..size);
-            blocks += beside.common(&within).ranges().iter().map(of).sum::<u64>();
+            blocks += beside.common(&within).count();
         }
         let (mut before, mut named) = (goal.since, goal.brought_of(volume));
         for step in steps_of(&member.pool, volume, goal)? {
@@ -296,7 +295,7 @@ impl<C: FrameChannel> PassSender<'_, C> {
         &mut self,
         (volume, point): (VolumeId, &SnapshotDevice),
         (walk, wanted): (&mut Difference, &BlockRanges),
-        (brought, mapped): (&StepBrought<'_>, &BlockRanges),
+        (brought, mapped): (&StepBrought, &BlockRanges),
     ) -> Result<(), PassEnd> {
         let mut born = BlockRanges::default();
         while let Some(ranges) = walk.next().await? {

@@ -107,7 +107,7 @@ pub(super) async fn way_to(
         return Ok(way);
     }
     let at = receiver.at.filter(|_| !planted::is(ReplicationBug::StepForgotten));
-    // What a step has reached shows the rollbacks before it.
+    // The point that a step has reached shows the rollbacks before it.
     let above = at.map_or(goal.since, |(_, stamp)| stamp.max(goal.since));
     let rollbacks = pool.rollbacks_above(volume, above)?.into_iter();
     let mut taken_back: Vec<_> = rollbacks.map(|point| (point.snapshot.snapshot, point.stamp)).collect();

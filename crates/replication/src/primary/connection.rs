@@ -68,8 +68,8 @@ impl From<Error> for PrimaryEnd {
 #[derive(Default)]
 pub(super) struct WantedBlocks {
     pub ranges: RefCell<BTreeMap<VolumeId, BlockRanges>>,
-    pub is_complete: Cell<bool>,
-    pub is_expected: bool,
+    is_complete: Cell<bool>,
+    is_expected: bool,
     pub brought: RefCell<BTreeMap<VolumeId, Vec<BroughtBlocks>>>,
     brought_is_complete: Cell<bool>,
     brought_is_expected: bool,
@@ -89,9 +89,10 @@ impl WantedBlocks {
         self.brought_is_complete.set(frame.is_last);
     }
 
-    /// True until the receiver has named all that unfinished passes brought.
-    pub fn awaits_brought(&self) -> bool {
-        self.brought_is_expected && !self.brought_is_complete.get()
+    /// True until the receiver has named all that it is to name.
+    pub fn are_awaited(&self) -> bool {
+        self.is_expected && !self.is_complete.get()
+            || self.brought_is_expected && !self.brought_is_complete.get()
     }
 }
 

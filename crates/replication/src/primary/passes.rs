@@ -26,10 +26,7 @@ impl PrimaryGroup {
         (since, transfer, wanted): (Stamp, Option<&Transfer>, &WantedBlocks),
         theirs: &Introduction,
     ) -> Result<(), PrimaryEnd> {
-        while wanted.is_expected && !wanted.is_complete.get() {
-            self.changed.notified().await;
-        }
-        while wanted.awaits_brought() {
+        while wanted.are_awaited() {
             self.changed.notified().await;
         }
         while self.peer_snapshots.borrow().len() < self.member.volumes.len() {

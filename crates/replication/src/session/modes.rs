@@ -30,7 +30,7 @@ impl GroupSession {
         self.state == SessionState::Streaming && !self.is_sync() && self.rule(now) == AnswerRule::AtOnce
     }
 
-    /// Whether the record of a group has to call it alone once it goes over to another mode: `None` if that stays. One that was
+    /// True if the record of a group has to call it alone once it goes over to another mode; `None` if that stays. One that was
     /// not in sync has answered what the peer may lack.
     pub fn is_alone_in(&self, mode: ReplicationMode) -> Option<bool> {
         match (self.mode, mode) {

@@ -277,25 +277,8 @@ fn contradictions_are_refused() {
 
 #[test]
 fn records_of_all_versions_keep_their_bytes() {
-    let lineage = Lineage::new(EpochId([0xe; 16]), 1);
-    let mut record = GroupRecord {
-        group: GroupId([7; 16]),
-        settings: GroupSettings {
-            name: "sg1".to_owned(),
-            mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
-            peer: SiteId([5; 16]),
-            volumes: vec![VolumeId([b'a'; 16])],
-            auto: None,
-            joint: None,
-        },
-        state: GroupState {
-            role: SiteRole::Primary,
-            fence: Fence(3),
-            lineage: Some(lineage),
-            is_alone: true,
-            ..GroupState::new_replica()
-        },
-    };
+    let mut record =
+        sg1(GroupState { role: SiteRole::Primary, fence: Fence(3), is_alone: true, ..followed() });
     expect!["0100616161616161616161616161616161610100070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e030000000001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
     record.settings.auto = Some(AutoFailover { witness: vec!["192.0.2.30".to_owned()] });
     expect!["0100616161616161616161616161616161610200070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010a003139322e302e322e333001030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000"].assert_eq(&hex_of(&record));
@@ -329,6 +312,27 @@ fn records_of_all_versions_keep_their_bytes() {
     expect!["0100616161616161616161616161616161610600070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e0300000000010a003139322e302e322e333000030000000000000001000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e01000000000000000001000000000000000000000000000000000328052c01002d31010000000001006161616161616161616161616161616189030000000000000300000000000000a06d096b00000000010808080808080808080808080808080800020000000000000000000000000000000000000000"].assert_eq(&hex_of(&record));
 }
 
+/// A group of one volume, in sync.
+fn sg1(state: GroupState) -> GroupRecord {
+    GroupRecord {
+        group: GroupId([7; 16]),
+        settings: GroupSettings {
+            name: "sg1".to_owned(),
+            mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
+            peer: SiteId([5; 16]),
+            volumes: vec![VolumeId([b'a'; 16])],
+            auto: None,
+            joint: None,
+        },
+        state,
+    }
+}
+
+/// A secondary with a history.
+fn followed() -> GroupState {
+    GroupState { lineage: Some(Lineage::new(EpochId([0xe; 16]), 1)), ..GroupState::new_replica() }
+}
+
 fn joint_state(slot: JointSlot) -> JointPointState {
     JointPointState {
         has: Stamp(900),
@@ -348,22 +352,13 @@ fn make_joint(record: &mut GroupRecord, parts: u8) {
 
 #[test]
 fn records_of_parts_that_are_not_in_sync_keep_their_bytes() {
-    let mut record = GroupRecord {
-        group: GroupId([7; 16]),
-        settings: GroupSettings {
-            name: "sg1".to_owned(),
-            mode: ReplicationMode::Async {
-                behind_max: Duration::from_secs(30),
-                behind_bytes_max: 1 << 28,
-                over: BoundPolicy::Behind,
-            },
-            peer: SiteId([5; 16]),
-            volumes: vec![VolumeId([b'a'; 16])],
-            auto: None,
-            joint: Some(JointPart { whole: GroupId([8; 16]), index: 1, parts: 2 }),
-        },
-        state: GroupState { lineage: Some(Lineage::new(EpochId([0xe; 16]), 1)), ..GroupState::new_replica() },
+    let mut record = sg1(followed());
+    record.settings.mode = ReplicationMode::Async {
+        behind_max: Duration::from_secs(30),
+        behind_bytes_max: 1 << 28,
+        over: BoundPolicy::Behind,
     };
+    record.settings.joint = Some(JointPart { whole: GroupId([8; 16]), index: 1, parts: 2 });
     expect!["0100616161616161616161616161616161610700070707070707070707070707070707070505050505050505050505050505050503007367310200ac23fc060000000000001000000000000000000000000000000000000000000000000000000000000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000010808080808080808080808080808080801020000000000000000000000000000000000000000000000000000000000000000000000000000"].assert_eq(&hex_of(&record));
     let progress = &mut record.state.joint;
     progress.marked = JoinId([6; 16]);
@@ -391,23 +386,11 @@ fn records_of_what_an_unfinished_pass_brought_keep_their_bytes() {
         as_of: Stamp(906),
         ..brought_stamp(0)
     };
-    let mut record = GroupRecord {
-        group: GroupId([7; 16]),
-        settings: GroupSettings {
-            name: "sg1".to_owned(),
-            mode: ReplicationMode::Sync { hold: Duration::from_secs(15), is_failsafe: false },
-            peer: SiteId([5; 16]),
-            volumes: vec![VolumeId([b'a'; 16])],
-            auto: None,
-            joint: None,
-        },
-        state: GroupState {
-            lineage: Some(Lineage::new(EpochId([0xe; 16]), 1)),
-            unfinished: Some(UnfinishedPass { since: cut(900), until: cut(910) }),
-            brought: vec![brought_stamp(905), of_volume],
-            ..GroupState::new_replica()
-        },
-    };
+    let mut record = sg1(GroupState {
+        unfinished: Some(UnfinishedPass { since: cut(900), until: cut(910) }),
+        brought: vec![brought_stamp(905), of_volume],
+        ..followed()
+    });
     expect!["0100616161616161616161616161616161610800070707070707070707070707070707070505050505050505050505050505050503007367310100d6117e03000000000000000000000000000000000000000000000000000000000000000001018403000000000000018e03000000000000010000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0100000000000000000100000000000000000000000000000000020100000000000000000000000000000000020000000000000000000000000000000000890300000000000089030000000000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e616161616161616161616161616161618c030000000000008a030000000000000e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e"].assert_eq(&hex_of(&record));
     // A part of a group with volumes in several pools.
     make_joint(&mut record, 2);

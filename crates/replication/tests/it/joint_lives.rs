@@ -6,7 +6,7 @@
 use crate::{
     joint_sites::{AnsweredWrite, JointLedger, JointSite, PARTS, PartFlow, PartOrder, PartSite, WRITERS},
     seeds::{assert_noticed, live_all, seeds},
-    sites::{Line, Site, contents, line},
+    sites::{Line, Site, contents, line, slow_drives},
 };
 use array::format::WallNanoseconds;
 use replication::{
@@ -17,7 +17,7 @@ use replication::{
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{
     Random, World,
-    sim::{FaultPlan, SimLimits, Simulation},
+    sim::{SimLimits, Simulation},
 };
 
 const HOLD: Duration = Duration::from_millis(300);
@@ -425,27 +425,14 @@ fn a_group_over_two_pools_is_shown_in_one_state_whatever_fails() {
     live_all(seeds(8, 2_000), live);
 }
 
-/// Drives of any part are slow for a while, again and again.
-async fn slow_drives(world: World, sites: [Rc<JointSite>; 2], ledger: Rc<JointLedger>, mut random: Random) {
-    ledger.is_slow.set(true);
-    let slow = FaultPlan { slow_percent: 20.0, slow_span: Duration::from_millis(50), ..FaultPlan::none() };
-    while ledger.is_slow.get() {
-        let site = &sites[random.below(2) as usize].parts[random.below(PARTS as u64) as usize].site;
-        let one = random.percent(50.0).then(|| random.below(2) as usize);
-        site.trouble_drives(one, &slow);
-        world.sleep(Duration::from_millis(random.below(600))).await;
-        site.trouble_drives(None, &FaultPlan::none());
-        world.sleep(Duration::from_millis(random.below(600))).await;
-    }
-}
-
 #[test]
 fn a_group_over_two_pools_is_shown_in_one_state_though_drives_are_slow() {
     live_all(seeds(6, 1_000), |seed| {
         live_beside(seed, mode_of(seed), move |world, (sites, ledger)| {
-            let random = Random::new(seed, "slow drives");
-            let slow = slow_drives(world.clone(), sites.clone(), Rc::clone(ledger), random);
-            drop(world.spawn("slow drives", slow));
+            ledger.is_slow.set(true);
+            let all = sites.iter().flat_map(|site| &site.parts).map(|part| Rc::clone(&part.site));
+            let is_slow = Rc::clone(&ledger.is_slow);
+            drop(world.spawn("slow drives", slow_drives(world.clone(), all.collect(), (600, is_slow))));
         });
     });
 }

@@ -380,7 +380,7 @@ pub struct JointLedger {
     pub restarts: Cell<u64>,
     pub is_over: Cell<bool>,
     /// Drives are slow: what was begun takes long.
-    pub is_slow: Cell<bool>,
+    pub is_slow: Rc<Cell<bool>>,
     /// No new writes for now.
     pub is_draining: Cell<bool>,
     pub under_way: Cell<usize>,

@@ -4,10 +4,10 @@
 //! at one moment; what a failover lost is kept as a fork; in the end both sides are alike.
 
 use crate::{
-    living_site::{LivingSite, Running, SiteOrder},
+    living_site::{LivingSite, Running, SiteLine, SiteOrder},
     row_ledger::{RowLedger, check_alike},
     seeds::{assert_noticed, live_all},
-    sites::{HostLedger, Line, Site, contents, empty, fill, line, volumes_of},
+    sites::{HostLedger, Site, contents, empty, fill, volumes_of},
 };
 use replication::{
     connect::SiteRole,
@@ -16,11 +16,7 @@ use replication::{
     primary::PrimaryGroup,
     session::{BoundPolicy, ReplicationMode, SessionState},
 };
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
     Random, World,
     sim::{FaultPlan, SimLimits, Simulation},
@@ -34,24 +30,16 @@ struct Sites {
     has_troubles: bool,
     filled_bytes: Cell<u64>,
     ledger: Rc<HostLedger>,
-    line: RefCell<Option<Rc<Line>>>,
+    line: SiteLine,
 }
 
 impl Sites {
     fn connect(&self, random: &mut Random) {
-        self.cut();
-        let (line, one, other) = line(&self.world, Duration::from_micros(random.below(3_000)));
-        for (site, end) in self.sites.iter().zip([one, other]) {
-            // A site that is down takes no line.
-            let _ = site.orders.borrow().send(SiteOrder::Connect(end));
-        }
-        *self.line.borrow_mut() = Some(line);
+        self.line.connect(&self.world, &self.sites, Duration::from_micros(random.below(3_000)));
     }
 
     fn cut(&self) {
-        if let Some(line) = self.line.take() {
-            line.cut();
-        }
+        self.line.cut();
     }
 
     fn primary(&self) -> Option<Rc<PrimaryGroup>> {
@@ -216,7 +204,7 @@ impl Sites {
             // Two that were promoted: a connection decides.
             return;
         }
-        if self.line.borrow().is_none() || random.percent(50.0) {
+        if !self.line.is_there() || random.percent(50.0) {
             self.connect(random);
             self.pause(random).await;
         }
@@ -364,7 +352,7 @@ async fn life(
         site.make().await;
     }
     let ledger = HostLedger::of(rows.clone());
-    let line = RefCell::default();
+    let line = SiteLine::default();
     let (clock, of_hosts) = (world.clone(), Rc::clone(&ledger));
     let has_troubles = extra == Extra::Troubles;
     ledger.may_fail.set(has_troubles);

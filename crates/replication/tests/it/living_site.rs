@@ -3,7 +3,7 @@
 
 use crate::{
     row_ledger::RowLedger,
-    sites::{HostLedger, LineEnd, Site, Stop, WRITERS, volumes_of},
+    sites::{HostLedger, Line, LineEnd, Site, Stop, WRITERS, line, volumes_of},
 };
 use array::format::{EpochId, Fence, WallNanoseconds};
 use futures_util::future::{Either, select};
@@ -73,6 +73,32 @@ pub struct LivingSite {
     failed: Cell<bool>,
     /// The bound of the last promotion, as this side knew it.
     pub loss_bound: Cell<Option<LossBound>>,
+}
+
+/// The line between two sites, which is made again and again.
+#[derive(Default)]
+pub struct SiteLine(RefCell<Option<Rc<Line>>>);
+
+impl SiteLine {
+    /// Makes a new one instead of the last.
+    pub fn connect(&self, clock: &World, sites: &[Rc<LivingSite>; 2], delay: Duration) {
+        self.cut();
+        let (line, one, other) = line(clock, delay);
+        for (site, end) in sites.iter().zip([one, other]) {
+            // A site that is down takes no line.
+            let _ = site.orders.borrow().send(SiteOrder::Connect(end));
+        }
+        *self.0.borrow_mut() = Some(line);
+    }
+
+    pub fn cut(&self) {
+        self.0.take().into_iter().for_each(|line| line.cut());
+    }
+
+    /// True if there is one that was not cut.
+    pub fn is_there(&self) -> bool {
+        self.0.borrow().is_some()
+    }
 }
 
 /// Hosts of a site while it is primary.

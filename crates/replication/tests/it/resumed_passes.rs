@@ -2,10 +2,10 @@
 //! write, take snapshots and roll back meanwhile. In the end both sides are alike, and what had arrived did not come again.
 
 use crate::{
-    living_site::{LivingSite, Running, SiteOrder},
+    living_site::{LivingSite, Running, SiteLine, SiteOrder},
     row_ledger::{RowLedger, check_alike},
     seeds::{assert_noticed, live_all, seeds},
-    sites::{HostLedger, Line, MIB, Site, contents, line},
+    sites::{HostLedger, MIB, Site, contents},
 };
 use replication::{
     connect::SiteRole,
@@ -15,7 +15,7 @@ use replication::{
     primary::PrimaryGroup,
     session::{BoundPolicy, ReplicationMode, SessionState},
 };
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 use world::{
     Random, World,
     sim::{SimLimits, Simulation},
@@ -31,7 +31,7 @@ const MODE: ReplicationMode = ReplicationMode::Async {
 const RATE_MAX: u64 = 24 * MIB;
 /// A line lasts for less than that.
 const LINE_MS: std::ops::Range<u64> = 20..100;
-/// What one frame of a pass has, at most.
+/// Bytes of one frame of a pass, at most.
 const FRAME_BYTES: u64 = MIB;
 /// Lines, at most: each brings something.
 const LINES_MAX: u64 = 60;
@@ -42,22 +42,16 @@ struct Pair {
     world: World,
     sites: [Rc<LivingSite>; 2],
     ledger: Rc<HostLedger>,
-    line: RefCell<Option<Rc<Line>>>,
+    line: SiteLine,
 }
 
 impl Pair {
     fn connect(&self) {
-        self.cut();
-        let (line, one, other) = line(&self.world, Duration::from_millis(1));
-        for (site, end) in self.sites.iter().zip([one, other]) {
-            // A site that is down takes no line.
-            let _ = site.orders.borrow().send(SiteOrder::Connect(end));
-        }
-        *self.line.borrow_mut() = Some(line);
+        self.line.connect(&self.world, &self.sites, Duration::from_millis(1));
     }
 
     fn cut(&self) {
-        self.line.take().into_iter().for_each(|line| line.cut());
+        self.line.cut();
     }
 
     fn primary(&self) -> Option<Rc<PrimaryGroup>> {
@@ -109,7 +103,7 @@ impl Pair {
             }
             self.cut();
             self.world.sleep(Duration::from_millis(1 + random.below(10))).await;
-            // What a primary sent is counted until it crashes.
+            // The bytes that a primary sent are counted until it crashes.
             let crashes = if is_still { 1..2 } else { 0..2 };
             if random.percent(30.0) {
                 let site = &self.sites[(crashes.start + random.below(crashes.end - crashes.start)) as usize];
@@ -131,7 +125,7 @@ async fn life(world: World, sites: [Rc<Site>; 2], is_still: bool) {
     }
     let rows = (!is_still).then(Rc::<RowLedger>::default);
     let ledger = HostLedger::of(rows.clone());
-    let pair = Pair { world: world.clone(), sites: living, ledger, line: RefCell::default() };
+    let pair = Pair { world: world.clone(), sites: living, ledger, line: SiteLine::default() };
     pair.sites.iter().for_each(|site| site.start(MODE, &pair.ledger));
     pair.wait("both are open", || pair.sites.iter().all(|site| site.running.borrow().is_some())).await;
     pair.connect();

@@ -556,6 +556,20 @@ impl Numbers {
     }
 }
 
+/// Drives of any of these pools are slow for a while, again and again, up to so many milliseconds each time.
+pub async fn slow_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {
+    let mut random = world.random("slow drives");
+    let slow = FaultPlan { slow_percent: 20.0, slow_span: Duration::from_millis(50), ..FaultPlan::none() };
+    while is_on.get() {
+        let site = &sites[random.below(sites.len() as u64) as usize];
+        let one = random.percent(50.0).then(|| random.below(2) as usize);
+        site.trouble_drives(one, &slow);
+        world.sleep(Duration::from_millis(random.below(each_ms))).await;
+        site.trouble_drives(None, &FaultPlan::none());
+        world.sleep(Duration::from_millis(random.below(each_ms))).await;
+    }
+}
+
 const FILLER: &str = "filler";
 
 /// Fills a pool: a volume beside the group's takes all that is left. Returns the bytes that it took.

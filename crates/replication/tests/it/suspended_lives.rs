@@ -3,9 +3,9 @@
 //! set.
 
 use crate::{
-    living_site::{LivingSite, Running, SiteOrder},
+    living_site::{LivingSite, Running, SiteLine, SiteOrder},
     seeds::{escaped, live_all, seeds},
-    sites::{HostLedger, Line, Site, contents, line},
+    sites::{HostLedger, Site, contents},
 };
 use replication::{
     connect::SiteRole,
@@ -14,7 +14,7 @@ use replication::{
     primary::PrimaryGroup,
     session::{BoundPolicy, ReplicationMode, SessionState, SuspensionReason},
 };
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 use world::{
     World,
     sim::{SimLimits, Simulation},
@@ -28,22 +28,16 @@ struct Pair {
     sites: [Rc<LivingSite>; 2],
     ledger: Rc<HostLedger>,
     mode: ReplicationMode,
-    line: RefCell<Option<Rc<Line>>>,
+    line: SiteLine,
 }
 
 impl Pair {
     fn connect(&self) {
-        self.cut();
-        let (line, one, other) = line(&self.world, Duration::from_micros(300));
-        for (site, end) in self.sites.iter().zip([one, other]) {
-            // A site that is down takes no line.
-            let _ = site.orders.borrow().send(SiteOrder::Connect(end));
-        }
-        *self.line.borrow_mut() = Some(line);
+        self.line.connect(&self.world, &self.sites, Duration::from_micros(300));
     }
 
     fn cut(&self) {
-        self.line.take().into_iter().for_each(|line| line.cut());
+        self.line.cut();
     }
 
     fn primary(&self) -> Option<Rc<PrimaryGroup>> {
@@ -148,7 +142,7 @@ async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) {
         sites: living,
         ledger: Rc::clone(&ledger),
         mode,
-        line: RefCell::default(),
+        line: SiteLine::default(),
     };
     pair.sites.iter().for_each(|site| site.start(mode, &ledger));
     pair.wait("both are open", || pair.sites.iter().all(|site| site.running.borrow().is_some())).await;

@@ -2,9 +2,9 @@
 //! differs is named, whatever crashes within a comparison.
 
 use crate::{
-    living_site::{LivingSite, Running, SiteOrder},
+    living_site::{LivingSite, Running, SiteLine},
     seeds::{escaped, live_all, seeds},
-    sites::{HostLedger, Line, Site, VOLUMES, line},
+    sites::{HostLedger, Site, VOLUMES},
 };
 use array::{
     format::{BLOCK_BYTES, Stamp, VolumeId},
@@ -17,7 +17,7 @@ use replication::{
     session::{BoundPolicy, ReplicationMode, SessionState},
     verification::{ComparisonProgress, DifferentRange, VerifyError},
 };
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 use world::{
     Buffer, ByteOffset, Random, World,
     sim::{SimLimits, Simulation},
@@ -28,18 +28,12 @@ struct Pair {
     sites: [Rc<LivingSite>; 2],
     ledger: Rc<HostLedger>,
     mode: ReplicationMode,
-    line: RefCell<Option<Rc<Line>>>,
+    line: SiteLine,
 }
 
 impl Pair {
     fn connect(&self) {
-        self.line.take().into_iter().for_each(|line| line.cut());
-        let (line, one, other) = line(&self.world, Duration::from_micros(400));
-        for (site, end) in self.sites.iter().zip([one, other]) {
-            // A site that is down takes no line.
-            let _ = site.orders.borrow().send(SiteOrder::Connect(end));
-        }
-        *self.line.borrow_mut() = Some(line);
+        self.line.connect(&self.world, &self.sites, Duration::from_micros(400));
     }
 
     fn primary(&self) -> Option<Rc<PrimaryGroup>> {
@@ -115,7 +109,7 @@ async fn life(world: World, sites: [Rc<Site>; 2], mode: ReplicationMode) {
     }
     let ledger = HostLedger::new();
     let pair =
-        Pair { world: world.clone(), sites, ledger: Rc::clone(&ledger), mode, line: RefCell::default() };
+        Pair { world: world.clone(), sites, ledger: Rc::clone(&ledger), mode, line: SiteLine::default() };
     pair.sites.iter().for_each(|site| site.start(mode, &ledger));
     world.sleep(Duration::from_millis(200)).await;
     pair.until_streaming().await;

@@ -6,7 +6,7 @@
 
 use crate::{
     seeds::{assert_noticed, escaped, live_all, seeds},
-    sites::{Line, Site, contents, line},
+    sites::{Line, Site, contents, line, slow_drives},
     watched_sites::{HostCommand, SimWitness, WatchedPart, WatchedSite},
 };
 use array::format::Fence;
@@ -22,7 +22,7 @@ use std::{
 };
 use world::{
     Random, World,
-    sim::{FaultPlan, SimLimits, Simulation},
+    sim::{SimLimits, Simulation},
 };
 
 const REGISTERS: u64 = 4;
@@ -205,20 +205,6 @@ impl Life {
     }
 }
 
-/// Drives of any pool are slow for a while, again and again.
-async fn slow_drives(world: World, sites: Vec<Rc<Site>>, is_on: Rc<Cell<bool>>) {
-    let mut random = world.random("slow drives");
-    let slow = FaultPlan { slow_percent: 20.0, slow_span: Duration::from_millis(50), ..FaultPlan::none() };
-    while is_on.get() {
-        let site = &sites[random.below(sites.len() as u64) as usize];
-        let one = random.percent(50.0).then(|| random.below(2) as usize);
-        site.trouble_drives(one, &slow);
-        world.sleep(Duration::from_millis(random.below(2_000))).await;
-        site.trouble_drives(None, &FaultPlan::none());
-        world.sleep(Duration::from_millis(random.below(2_000))).await;
-    }
-}
-
 /// The number of takeovers without a person.
 async fn life(world: World, sites: [Vec<Rc<Site>>; 2], are_slow: bool) -> u32 {
     let mut random = world.random("the life");
@@ -235,7 +221,7 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], are_slow: bool) -> u32 {
     let is_slow = Rc::new(Cell::new(are_slow));
     if are_slow {
         let all = sites.iter().flatten().cloned().collect();
-        drop(world.spawn("slow drives", slow_drives(world.clone(), all, Rc::clone(&is_slow))));
+        drop(world.spawn("slow drives", slow_drives(world.clone(), all, (2_000, Rc::clone(&is_slow)))));
     }
     let sites = WatchedSite::both(sites, &witness);
     let all = Rc::new(Life {
