@@ -36,7 +36,7 @@ pub fn tidy() -> Result<()> {
         let mut command = program.command();
         command.arg("--show-output");
         build.tell(&mut command);
-        test::run_counted("tidy", &mut command, &mut tally)?;
+        test::run_counted("tidy", &mut command, test::PATIENCE, &mut tally)?;
     }
     println!("{}", tally.summary());
     if tally.failed > 0 {

@@ -27,6 +27,7 @@ mod step;
 mod test;
 mod test_build;
 mod test_output;
+mod watched_program;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

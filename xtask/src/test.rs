@@ -24,13 +24,13 @@ use crate::{
     step,
     test_build::TestBuild,
     test_output::Tally,
+    watched_program::{self, Ended},
 };
 use anyhow::{Context, Result, bail};
 use std::{
     env,
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -41,6 +41,10 @@ const BACKUP_MINUTES: u64 = 10;
 
 /// Time limit of one pass on two cores.
 const TIME_LIMIT: Duration = Duration::from_secs(12 * 60);
+
+/// A test program that is silent for so long hangs; under `--full` one test alone may take an hour.
+pub const PATIENCE: Duration = Duration::from_secs(8 * 60);
+const PATIENCE_FULL: Duration = Duration::from_secs(3 * 3600);
 
 /// TestOptions of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -80,19 +84,20 @@ pub fn run(options: &TestOptions) -> Result<()> {
     let mut tally = Tally::default();
     let mut times = RoomTimes::default();
     let only = options.only.as_deref();
+    let patience = if options.full { PATIENCE_FULL } else { PATIENCE };
     // The rules of the repository are a step of their own behind this one.
     for program in build.tests.iter().filter(|program| !program.is_tidy()) {
         let begun = Instant::now();
         let mut command = program.command();
         tell(command.arg("--show-output").args(threads(program.room())?).args(only));
         keep_freed_memory(program.room(), &mut command);
-        run_counted(&format!("tests of {}", program.room()), &mut command, &mut tally)?;
+        run_counted(&format!("tests of {}", program.room()), &mut command, patience, &mut tally)?;
         times.add(program.room(), begun.elapsed());
     }
     let mut examples = step::cargo();
     examples.args(["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"]);
     tell(examples.args(only));
-    run_counted("examples of the documentation", &mut examples, &mut tally)?;
+    run_counted("examples of the documentation", &mut examples, patience, &mut tally)?;
     if options.full && only.is_none() {
         run_seeds_of_backups(&build, &mut tally);
         run_package(&mut tally);
@@ -187,25 +192,26 @@ fn tell_of_judges(command: &mut Command, judges: &Judges, full: bool) {
 ///
 /// A failed test is a count, not an error; failing without one (an example does not build, say) is
 /// counted too, so that no failure can leave the summary clean.
-pub fn run_counted(name: &str, command: &mut Command, tally: &mut Tally) -> Result<()> {
+/// A program that says nothing for as long as `patience` is ended, which is a failure too.
+pub fn run_counted(name: &str, command: &mut Command, patience: Duration, tally: &mut Tally) -> Result<()> {
     println!("== {name}");
     let start = Instant::now();
     let failed_before = tally.failed;
     let program = command.get_program().to_owned();
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("{name}: cannot start {program:?}"))?;
-    let stdout = child.stdout.take().expect("the output was asked for as a pipe");
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.with_context(|| format!("{name}: reading the output of {program:?}"))?;
-        if let Some(text) = tally.line(&String::from_utf8_lossy(&line)) {
+    let hear = |line: &str| {
+        if let Some(text) = tally.line(line) {
             println!("{text}");
         }
+    };
+    let ended = watched_program::run(command, patience, hear).context(name.to_owned())?;
+    if let Ended::Silent(below) = &ended {
+        tally.ended_silent(patience, below);
     }
     tally.end_of_output();
-    let status = child.wait()?;
-    if !status.success() && tally.failed == failed_before {
+    if let Ended::Itself(status) = ended
+        && !status.success()
+        && tally.failed == failed_before
+    {
         println!("{program:?} ended with {status} and named no failed test");
         tally.failed += 1;
     }

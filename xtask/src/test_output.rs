@@ -7,6 +7,8 @@
 //! * `note: what`: a measured figure, kept in the result of a `--full` run;
 //! * `warning: what`: something to look at that is not yet a failure.
 
+use std::{collections::BTreeSet, time::Duration};
+
 const REMARKS: [&str; 3] = ["skipped: ", "note: ", "warning: "];
 /// Notes that rustc's runtime prints for panics that a test expects.
 const PANICS_SAY: [&str; 2] = ["note: Some details are omitted", "note: run with `RUST_BACKTRACE"];
@@ -30,6 +32,8 @@ pub(crate) struct Tally {
     pub warnings: Vec<String>,
     /// The panics of failed tests without their backtraces, to be shown again at the end of the run.
     pub panics: Vec<String>,
+    /// Tests of which a program said that they take long, until they end.
+    slow: BTreeSet<String>,
     /// Lines of the last panic that may still be taken.
     panic_lines_left: usize,
     /// A test program has started and not yet given its result.
@@ -61,6 +65,7 @@ impl Tally {
         if self.quoting {
             return self.quoted(line);
         }
+        self.slow_line(line);
         self.panic_line(line);
         Some(line.to_owned())
     }
@@ -80,6 +85,28 @@ impl Tally {
         }
     }
 
+    /// Keeps the names of tests that take long, as `test a has been running for over 60 seconds` says.
+    fn slow_line(&mut self, line: &str) {
+        let Some((test, rest)) = line.strip_prefix("test ").and_then(|line| line.split_once(' ')) else {
+            return;
+        };
+        if rest.starts_with("has been running for over") {
+            self.slow.insert(test.to_owned());
+        } else if rest.starts_with("... ") {
+            self.slow.remove(test);
+        }
+    }
+
+    /// The program was ended, a failure, after it had said nothing for so long; `below` are the command lines of what it had
+    /// started.
+    pub fn ended_silent(&mut self, silence: Duration, below: &[String]) {
+        let tests = self.slow.iter().map(|test| format!("\n  test {test}"));
+        let programs = below.iter().map(|line| format!("\n  program {line}"));
+        let all: String = tests.chain(programs).collect();
+        self.panics.push(format!("ended, as it had said nothing for {} s:{all}", silence.as_secs()));
+        self.running = true;
+    }
+
     /// The output ended: a program that began and gave no result has died.
     pub fn end_of_output(&mut self) {
         if self.running {
@@ -87,6 +114,7 @@ impl Tally {
         }
         self.running = false;
         self.quoting = false;
+        self.slow.clear();
     }
 
     /// The line that ends a run: `N passed, N failed`, and `, N skipped` if there are any.
@@ -209,5 +237,27 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let (tally, _) =
             read("running 2 tests\n\nrunning 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored;\n");
         assert_eq!(tally.summary(), "1 passed, 1 failed");
+    }
+
+    #[test]
+    fn a_program_that_was_silent_is_a_failure_that_names_the_tests_it_was_at() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test a has been running for over 60 seconds",
+            "test b has been running for over 60 seconds",
+            "test a ... ok",
+        ] {
+            tally.line(line);
+        }
+        tally.ended_silent(Duration::from_secs(60), &["iscsi-inq".to_owned()]);
+        tally.end_of_output();
+        assert_eq!(tally.summary(), "0 passed, 1 failed");
+        let said = "ended, as it had said nothing for 60 s:\n  test b\n  program iscsi-inq";
+        assert_eq!(tally.panics, [said]);
+        tally.ended_silent(Duration::from_secs(60), &[]);
+        tally.end_of_output();
+        assert_eq!(tally.summary(), "0 passed, 2 failed", "what is no test program is one too");
+        assert_eq!(tally.panics.last().unwrap(), "ended, as it had said nothing for 60 s:");
     }
 }
