@@ -7,7 +7,7 @@ use crate::{
     taken_records::TakenRecords,
 };
 use array::{
-    error::Result,
+    error::{Error, Result},
     format::{Position, VolumeId},
     pool::{DeliveredRecord, LogPin},
 };
@@ -72,7 +72,11 @@ impl<'v> RecordLog<'v> {
     }
 
     /// Reads the next records. False if there are none.
+    ///
+    /// The peer may confirm what it had before this line, faster than that is read: the pin moves on, and the log before it
+    /// may be gone.
     async fn read_more(&mut self, pin: &LogPin) -> Result<bool> {
+        self.from = self.from.max(pin.position().ok_or(Error::LogPinLost)?);
         let more = pin.read(self.from).await?;
         let Some(last) = more.last() else { return Ok(false) };
         self.from = Position(last.position.0 + 1);

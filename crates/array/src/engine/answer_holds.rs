@@ -47,13 +47,12 @@ pub(crate) struct AnswerHolds {
 struct RefusedAnswers {
     first: Position,
     last: Position,
-    /// `None`: all.
-    volumes: Option<BTreeSet<VolumeId>>,
+    volumes: BTreeSet<VolumeId>,
 }
 
 impl RefusedAnswers {
     fn has(&self, position: Position, volume: Option<VolumeId>) -> bool {
-        (self.first..=self.last).contains(&position) && concerns(self.volumes.as_ref(), volume)
+        (self.first..=self.last).contains(&position) && concerns(Some(&self.volumes), volume)
     }
 }
 
@@ -93,20 +92,28 @@ impl AnswerHolds {
         AnswerHold { holds: Rc::clone(self), record }
     }
 
-    /// Ends all holds of a subscriber.
-    pub fn end(&self, subscriber: SubscriberNumber) {
+    /// Ends all holds of a subscriber. Returns the volumes whose hosts it refused.
+    pub fn end(&self, subscriber: SubscriberNumber) -> BTreeSet<VolumeId> {
         let held = self.held.borrow_mut().remove(&subscriber).unwrap_or_default();
         let volumes = self.limits.borrow_mut().remove(&subscriber);
-        if self.refusing.borrow_mut().remove(&subscriber)
-            && let (Some(&first), Some(&last)) = (held.first(), held.last())
-        {
+        self.changed.notify_waiters();
+        if !self.refusing.borrow_mut().remove(&subscriber) {
+            return BTreeSet::new();
+        }
+        let volumes = volumes.expect("a subscriber that refuses is of some volumes");
+        if let (Some(&first), Some(&last)) = (held.first(), held.last()) {
+            let volumes = volumes.clone();
             self.refused.borrow_mut().push(RefusedAnswers { first, last, volumes });
         }
-        self.changed.notify_waiters();
+        volumes
     }
 
     /// Has commands that the subscriber holds, now or later, answered with an error.
     pub fn refuse(&self, subscriber: SubscriberNumber) {
+        assert!(
+            self.limits.borrow().contains_key(&subscriber),
+            "a subscriber that refuses is of some volumes"
+        );
         self.refusing.borrow_mut().insert(subscriber);
         self.changed.notify_waiters();
     }

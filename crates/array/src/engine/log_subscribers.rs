@@ -18,6 +18,7 @@
 
 use super::{
     answer_holds::{AnswerHold, AnswerHolds},
+    ended_hosts::EndedHosts,
     log_pins::LogPins,
     read_gates::{ReadGate, ReadGates},
     shared::{Shared, State},
@@ -32,6 +33,7 @@ use crate::{
 };
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     rc::{Rc, Weak},
     sync::Arc,
 };
@@ -85,6 +87,7 @@ pub(crate) struct LogSubscribers {
     list: RefCell<Vec<(SubscriberNumber, Rc<dyn LogSubscriber>)>>,
     number_next: Cell<SubscriberNumber>,
     pub(super) holds: Rc<AnswerHolds>,
+    pub ended_hosts: EndedHosts,
     pub(super) read_gates: ReadGates,
     pub pins: Rc<LogPins>,
 }
@@ -101,7 +104,8 @@ impl Drop for LogSubscription {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.subscribers.list.borrow_mut().retain(|(number, _)| *number != self.number);
-            shared.subscribers.holds.end(self.number);
+            let refused = shared.subscribers.holds.end(self.number);
+            shared.subscribers.ended_hosts.end(refused);
             shared.subscribers.read_gates.end(self.number);
         }
     }
@@ -156,7 +160,9 @@ impl LogSubscription {
     /// single volume, as those of groups are.
     pub fn limit_holds(&self, volumes: impl IntoIterator<Item = VolumeId>) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.subscribers.holds.limit(self.number, volumes.into_iter().collect());
+            let volumes: BTreeSet<VolumeId> = volumes.into_iter().collect();
+            shared.subscribers.ended_hosts.reopen(&volumes);
+            shared.subscribers.holds.limit(self.number, volumes);
         }
     }
 
@@ -168,8 +174,13 @@ impl LogSubscription {
         }
     }
 
-    /// From now on, commands that this subscriber holds get an error, also after its end: their effect stays here, and
-    /// hosts learn that it may be lost.
+    /// From now on, commands that this subscriber holds get an error: their effect stays here, and hosts learn that it may
+    /// be lost. After its end so does each command of a host that began before, and none begins until another
+    /// subscriber limits its holds to the volume, or it becomes a replica, or is none any more.
+    ///
+    /// # Panics
+    ///
+    /// If its holds are not limited to volumes.
     pub fn refuse_held(&self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.subscribers.holds.refuse(self.number);

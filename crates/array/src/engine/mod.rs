@@ -22,6 +22,7 @@ mod change_lock;
 mod checkpoint;
 mod domains;
 mod drive_losses;
+mod ended_hosts;
 pub mod events;
 mod failure_sets;
 mod hedged_read;
@@ -73,6 +74,7 @@ pub(crate) use catalogue::{
 };
 pub(crate) use change_lock::ChangeLock;
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
+pub(crate) use ended_hosts::HostsEnds;
 pub(crate) use log_sink::PoolLog;
 pub(crate) use map_reader::MapReader;
 pub(crate) use membership::draw_mark;

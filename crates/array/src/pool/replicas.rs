@@ -56,10 +56,11 @@ impl Pool {
             no_writes.push(self.handles.locks_of(number).close().await);
         }
         let parts = self.replica_rows(&numbers, is_replica);
-        if parts.is_empty() {
-            return Ok(());
+        if !parts.is_empty() {
+            self.answer((one_at_a_time, feature, no_writes), self.log.append_together(parts)).await?;
         }
-        self.answer((one_at_a_time, feature, no_writes), self.log.append_together(parts)).await
+        self.shared.subscribers.ended_hosts.reopen(volumes);
+        Ok(())
     }
 
     /// Does something while no write of hosts to these volumes is under way: what it sees of them has whole commands

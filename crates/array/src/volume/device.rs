@@ -7,7 +7,7 @@ use super::{
     rate_limiter::{RateLimiter, Rates},
 };
 use crate::{
-    engine::DeviceTime,
+    engine::{DeviceTime, HostsEnds},
     error::{Error, Result},
     format::{
         BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber,
@@ -141,6 +141,16 @@ impl Volume {
         released.map_err(|error| io_error(what, &error))
     }
 
+    /// A command of a host begins.
+    fn begin_of_host(&self, what: &str) -> IoResult<HostsEnds> {
+        self.host.shared.begin_command_of_host(self.number).map_err(|error| io_error(what, &error))
+    }
+
+    /// A command of a host has succeeded, unless hosts were refused since it began.
+    fn end_of_host(&self, what: &str, begun: HostsEnds) -> IoResult<()> {
+        self.host.shared.end_command_of_host(self.number, begun).map_err(|error| io_error(what, &error))
+    }
+
     /// Waits until its host may have what it read.
     async fn wait_for_read_gate(&self, at: ByteOffset, length: u64) -> IoResult<()> {
         let block_bytes = crate::format::BLOCK_BYTES as u64;
@@ -210,9 +220,11 @@ impl BlockDevice for VolumeDevice {
         let volume = Rc::clone(&self.0);
         let world = volume.host.shared.world.clone();
         Box::pin(world.spawn("volume read", async move {
+            let begun = volume.begin_of_host("read")?;
             let length: usize = into.iter().map(|buffer| buffer.len()).sum();
             let read = volume.read_range(at, into).await?;
             volume.wait_for_read_gate(at, length as u64).await?;
+            volume.end_of_host("read", begun)?;
             Ok(read)
         }))
     }
@@ -227,8 +239,10 @@ impl BlockDevice for VolumeDevice {
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume write", async move {
+            let begun = volume.begin_of_host("write")?;
             volume.write_range(at, &from, stability).await?;
-            volume.wait_for_release("write").await
+            volume.wait_for_release("write").await?;
+            volume.end_of_host("write", begun)
         });
         Box::pin(async move { own.answer_in_time("write", command).await })
     }
@@ -251,8 +265,10 @@ impl BlockDevice for VolumeDevice {
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume discard", async move {
+            let begun = volume.begin_of_host("discard")?;
             volume.discard_range(at, length.0).await?;
-            volume.wait_for_release("discard").await
+            volume.wait_for_release("discard").await?;
+            volume.end_of_host("discard", begun)
         });
         Box::pin(async move { own.answer_in_time("discard", command).await })
     }

@@ -10,9 +10,10 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
-use world::{BlockDevice, ByteCount, ByteOffset, IoErrorKind, World};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability, World};
 
 type StampedBlock = (Stamp, Vec<u8>);
 
@@ -252,8 +253,50 @@ fn held_commands_of_a_subscriber_that_refuses_fail_also_after_its_end_and_no_oth
             }
             write(&other, 0, 7, 4096).await;
             other.flush().await.expect("others are answered");
-            write(&held, 0, 9, 4096).await;
-            held.flush().await.expect("later commands are answered");
+            held.flush().await.expect("it concerns what was answered");
+        }
+    });
+}
+
+#[test]
+fn commands_on_their_way_fail_too_when_a_subscriber_that_refuses_ends_and_later_ones_wait_for_the_next() {
+    let mut scene = Scene::new(79, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let of_group = make_volume(&pool, "a", MIB).await.expect("it is made");
+        let other = make_volume(&pool, "b", MIB).await.expect("it is made");
+        let id = VolumeId([b'a'; 16]);
+        for next_is_follower in [true, false, true] {
+            let holder = Rc::new(Holder::default());
+            let subscription = pool.subscribe(Rc::clone(&holder) as Rc<dyn LogSubscriber>);
+            subscription.limit_holds([id]);
+            let buffer = || vec![Arc::new(Buffer::zeroed(4096))];
+            let written = of_group.write(ByteOffset(0), buffer(), Stability::Stable);
+            let read_there = of_group.read(ByteOffset(0), vec![Buffer::zeroed(4096)]);
+            let written_beside = other.write(ByteOffset(0), buffer(), Stability::Stable);
+            // They have begun, and no record of theirs is there.
+            world.yield_now().await;
+            assert_eq!(holder.records.get(), 0);
+            subscription.refuse_held();
+            drop(subscription);
+            assert!(written.await.is_err(), "nobody held it, and nobody else has it");
+            assert!(read_there.await.is_err(), "what it read may be taken back");
+            written_beside.await.expect("others are answered");
+            assert_eq!(holder.records.get(), 0, "the subscriber had ended");
+            let later = of_group.write(ByteOffset(0), buffer(), Stability::Stable);
+            assert!(later.await.is_err(), "nobody has the right to answer it");
+            if next_is_follower {
+                pool.set_replica(&[id], true).await.expect("it becomes a replica");
+                read(&of_group, 0, 4096).await;
+                pool.set_replica(&[id], false).await.expect("it is none any more");
+            } else {
+                let next = Rc::new(Holder::default());
+                let subscription = pool.subscribe(Rc::clone(&next) as Rc<dyn LogSubscriber>);
+                subscription.limit_holds([id]);
+                read(&of_group, 0, 4096).await;
+                drop(subscription);
+            }
+            write(&of_group, 0, 3, 4096).await;
         }
     });
 }

@@ -8,12 +8,13 @@ use crate::{
     exchange::{Agreement, names_changed},
     frame::{BroughtRangesFrame, ChangedRangesFrame, FrameBody, PassSnapshotsFrame, SentRange},
     group_state::BroughtStamp,
-    pass::{before, blocks_with_stamp, changed_by_pass, changed_ranges, kept_snapshots},
+    pass::{BlockRanges, before, blocks_with_stamp, changed_by_pass, changed_ranges, kept_snapshots},
     planted::{self, ReplicationBug},
 };
 use array::{
     error::Error,
     format::{SnapshotId, Stamp, VolumeId},
+    pool::VolumeKey,
 };
 use std::collections::BTreeMap;
 
@@ -66,11 +67,15 @@ impl SecondaryGroup {
     }
 
     /// Names the blocks of the command in doubt, although the stream may go on with it: no stamp of one that is still to
-    /// come is taken, and no point stays.
+    /// come is taken, and no point stays. A volume that was not written since has none of them; at its last stamp there may
+    /// be a point that a fork needs.
     async fn name_last_command(&self, channel: &impl FrameChannel, since: Stamp) -> Result<(), SecondaryEnd> {
         let (pool, cut) = (&self.member.pool, self.member.shown_cut());
         let mut points = BTreeMap::new();
         for &volume in &self.member.volumes {
+            if pool.last_stamp(VolumeKey::Id(volume))? <= since {
+                continue;
+            }
             let point = match pool.point_at_present(volume) {
                 Some(point) => point,
                 None => {
@@ -94,6 +99,7 @@ impl SecondaryGroup {
         Ok(())
     }
 
+    /// Names the blocks that were changed above a stamp, as the points show them; of a volume without a point none.
     async fn send_changed(
         &self,
         channel: &impl FrameChannel,
@@ -103,7 +109,10 @@ impl SecondaryGroup {
         let ids = self.member.ids();
         for (index, &volume) in ids.iter().enumerate() {
             let (pool, has) = (&self.member.pool, self.has.get());
-            let mut changed = changed_ranges(pool, (volume, points[&volume]), since, forks).await?;
+            let mut changed = match points.get(&volume) {
+                Some(&point) => changed_ranges(pool, (volume, point), since, forks).await?,
+                None => BlockRanges::default(),
+            };
             if self.member.is_in_pass() {
                 changed = changed.union(&changed_by_pass(pool, volume, has).await?);
             }

@@ -208,7 +208,10 @@ impl JointSite {
         let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
         let mut is_in_doubt = true;
         loop {
-            match member.state().role {
+            let role = member.state().role;
+            // As the daemon does it.
+            member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await.unwrap();
+            match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
                     *place.flow.borrow_mut() = Some(PartFlow::Primary(Rc::clone(&group)));

@@ -3,9 +3,10 @@
 use replication::planted::{ReplicationBug, with_replication_bug};
 use std::{ops::Range, panic};
 
-/// The seed of `SPINDLE_SEED` alone, or as many as a quick run or a full one has.
+/// The seed of `SPINDLE_SEED` alone, or those of `SPINDLE_SEED=400..2000`, or as many as a quick run or a full one has.
 pub fn seeds(quick: u64, full: u64) -> Range<u64> {
     match std::env::var("SPINDLE_SEED") {
+        Ok(seed) if seed.contains("..") => range(&seed),
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).unwrap(),
         Err(_) => 0..if std::env::var_os("SPINDLE_FULL").is_some() { full } else { quick },
     }
@@ -13,8 +14,11 @@ pub fn seeds(quick: u64, full: u64) -> Range<u64> {
 
 /// Seeds among which a planted bug whose own seed shows it no more is looked for: so many, or `SPINDLE_PLANTED_SEEDS=400..2000`.
 fn planted_seeds(count: u64) -> Range<u64> {
-    let Ok(range) = std::env::var("SPINDLE_PLANTED_SEEDS") else { return 0..count };
-    let (first, end) = range.split_once("..").expect("a range of seeds");
+    std::env::var("SPINDLE_PLANTED_SEEDS").map_or(0..count, |seeds| range(&seeds))
+}
+
+fn range(seeds: &str) -> Range<u64> {
+    let (first, end) = seeds.split_once("..").expect("a range of seeds");
     first.parse().unwrap()..end.parse().unwrap()
 }
 

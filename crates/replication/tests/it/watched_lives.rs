@@ -331,7 +331,7 @@ fn parts_of_a_group_with_a_witness_are_one_disk_whatever_happens() {
 /// when the group ends at a paused primary is answered there.
 #[test]
 fn two_sites_with_a_witness_and_slow_drives_are_one_disk() {
-    live_all(seeds(3, 6), |seed| _ = live_with(seed, seed % 2 == 1, true));
+    live_all(seeds(3, 1_000), |seed| _ = live_with(seed, seed % 2 == 1, true));
 }
 
 #[test]

@@ -266,7 +266,10 @@ impl WatchedSite {
         member.end_going_back().await.unwrap();
         let (mut has, mut returned) = (member.position_after_opening().unwrap(), true);
         loop {
-            (has, returned) = match member.state().role {
+            let role = member.state().role;
+            // As the daemon does it.
+            member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await.unwrap();
+            (has, returned) = match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returned), has);
                     *part.primary.borrow_mut() = Some(Rc::clone(&group));
