@@ -345,6 +345,18 @@ impl GroupMember {
         Ok(if is_begun { has.max(state.told) } else { has })
     }
 
+    /// The highest stamp of the volumes once the group has ended that led here and had everything up to `has`: with those of
+    /// commands that were refused while they were on their way. Waits for these. Of a stamp above `has` the volumes may
+    /// have what the group's peer never got.
+    ///
+    /// # Errors
+    ///
+    /// A volume is missing.
+    pub async fn position_after_leading(&self, has: Stamp) -> Result<Stamp> {
+        let now = self.pool.between_writes(&self.ids(), || self.position_after_opening()).await??;
+        Ok(now.max(has))
+    }
+
     /// The highest stamp of the volumes, of a command or of a cut.
     pub(crate) fn last_stamp(&self) -> Result<Stamp> {
         let stamps = self.volumes.iter().map(|&volume| self.pool.last_stamp(VolumeKey::Id(volume)));

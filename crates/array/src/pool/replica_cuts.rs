@@ -37,6 +37,20 @@ impl Pool {
         }
     }
 
+    /// Takes a cut of volumes of a replica at a given stamp, above all that they have. Nothing may come below it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StampTaken`]: a volume has that stamp, or a later one. Those of [`Pool::snapshot`].
+    pub async fn take_cut_of_replica_at(
+        &self,
+        volumes: &[VolumeId],
+        snapshot: SnapshotId,
+        stamp: Stamp,
+    ) -> Result<()> {
+        self.cut(volumes, snapshot, Some(stamp)).await.map(drop)
+    }
+
     /// As [`Pool::take_cut_of_replica`], always at the next stamp: the last command may come again.
     ///
     /// # Errors

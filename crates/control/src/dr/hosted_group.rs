@@ -322,10 +322,19 @@ impl HostedGroup {
                 SiteRole::Secondary => self.follow(&mut orders, next).await,
             };
             self.running.take();
-            match more {
-                Some(more) => next = more,
+            next = match more {
+                Some(more) if role == SiteRole::Primary => self.after_leading(more).await,
+                Some(more) => more,
                 None => return,
             }
+        }
+    }
+
+    /// The next role of a side that led: commands of hosts that were refused on their way are there all the same.
+    async fn after_leading(&self, (has, entry): NextRole) -> NextRole {
+        match self.member.position_after_leading(has).await {
+            Ok(now) if now > has => (now, Entry::Returned),
+            _ => (has, entry),
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) use brought::{BroughtBlocks, blocks_with_stamp};
 pub(crate) use inbox::PassInbox;
 pub(crate) use pace::PassPace;
 pub(crate) use receive::{PassFault, changed_by_pass, changed_ranges};
-pub(crate) use send::{PassEnd, PassGoal, SentPass, count_born_since, send, take_cut};
+pub(crate) use send::{PassEnd, PassGoal, SentPass, count_born_since, send, take_cut, take_cut_to_return};
 pub(crate) use steps::kept_snapshots;
 
 use array::format::Stamp;

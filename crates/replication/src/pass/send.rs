@@ -109,12 +109,28 @@ pub(crate) async fn take_cut(
     cut: SnapshotId,
     receiver: &Introduction,
 ) -> Result<Stamp, Error> {
-    let of_pass = receiver.unfinished.iter().map(|pass| pass.until.stamps()[0]).max();
-    let above = receiver.has.stamps()[0].max(of_pass.unwrap_or_default());
     // The receiver's own cuts take some, and so do its points between them.
-    member.pool.raise_stamps(Stamp(above.0 + STAMPS_LEFT));
+    member.pool.raise_stamps(Stamp(highest_of(receiver).0 + STAMPS_LEFT));
     member.pool.skip_stamps(STAMPS_LEFT);
     member.pool.take_cut(&member.ids(), cut).await
+}
+
+/// As [`take_cut`], at a secondary that returns to its primary what it has: not above the cuts which the primary takes from
+/// now on, as the stamps of this pool may be, for a primary that serves passes over this one.
+pub(crate) async fn take_cut_to_return(
+    member: &GroupMember,
+    cut: SnapshotId,
+    receiver: &Introduction,
+) -> Result<Stamp, Error> {
+    let until = Stamp(highest_of(receiver).max(member.last_stamp()?).0 + STAMPS_LEFT);
+    member.pool.take_cut_of_replica_at(&member.ids(), cut, until).await?;
+    Ok(until)
+}
+
+/// The highest stamp that the receiver of a pass says it has.
+fn highest_of(receiver: &Introduction) -> Stamp {
+    let of_pass = receiver.unfinished.iter().map(|pass| pass.until.stamps()[0]).max();
+    receiver.has.stamps()[0].max(of_pass.unwrap_or_default())
 }
 
 /// Sends what the receiver lacks of a cut of the group's volumes.

@@ -11,7 +11,7 @@ use crate::{
     exchange::{Agreement, agree, names_brought, receive, refuse},
     frame::{FrameBody, RecordFrame, RefusalCode},
     lineage::{Lineage, Side},
-    pass::{PassFault, PassGoal, PassInbox, before, send, take_cut},
+    pass::{PassFault, PassGoal, PassInbox, before, send, take_cut_to_return},
     planted::{self, ReplicationBug},
     sent_changes::bytes_of,
 };
@@ -241,8 +241,7 @@ impl SecondaryGroup {
         member.abandon_pass().await?;
         let cut = member.cut_of(b"given back......");
         member.pool.delete_cut(&member.ids(), cut).await?;
-        // The pool's stamps are above all that this side has.
-        let until = take_cut(member, cut, &agreement.theirs).await?;
+        let until = take_cut_to_return(member, cut, &agreement.theirs).await?;
         // Nothing else came since.
         self.has.set(until);
         self.begun_until.set((until, self.is_in_doubt.get()));

@@ -72,6 +72,35 @@ async fn write_at_once(world: World, sites: [Rc<Site>; 2]) {
     assert!(secondary.has() >= primary.session().has().stamps()[0], "what was answered is confirmed");
 }
 
+async fn write_at_the_end(world: World, site: Rc<Site>) {
+    site.make(&world).await;
+    let member = site.open_member(&world).await;
+    let has = member.position_after_opening().unwrap();
+    let primary = PrimaryGroup::begin(&world, &member, (MODE, false), has);
+    let device = VolumeDevice(volumes_of(member.pool()).remove(0));
+    let block = std::sync::Arc::new(Buffer::copy_of(&[7; 4096]));
+    let writes: Vec<_> = (0..COMMANDS)
+        .map(|index| device.write(ByteOffset(index * 4096), vec![block.clone()], Stability::Stable))
+        .collect();
+    world.yield_now().await;
+    let has = primary.session().has().stamps()[0];
+    primary.refuse_hosts();
+    primary.end();
+    let now = member.position_after_leading(has).await.unwrap();
+    assert!(now > has, "they are in the log, and the group saw none");
+    assert_eq!(now, member.position_after_opening().unwrap(), "as a crash would show it");
+    for write in writes {
+        assert!(write.await.is_err(), "nobody else has it");
+    }
+}
+
+#[test]
+fn commands_that_are_refused_on_their_way_count_as_what_the_side_has() {
+    let mut simulation = Simulation::new(49);
+    let site = Site::new(&mut simulation, 1, SiteRole::Primary);
+    simulation.run(SimLimits::generous(), |world| write_at_the_end(world, site)).completed();
+}
+
 #[test]
 fn commands_that_arrive_together_make_a_few_batches_of_the_log() {
     let mut simulation = Simulation::new(48);

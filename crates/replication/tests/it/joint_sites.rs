@@ -230,6 +230,8 @@ impl JointSite {
                         PrimaryEnd::HandedOver { has: handed, .. } => (has, is_in_doubt) = (handed, false),
                         _ => {}
                     }
+                    let now = member.position_after_leading(has).await.unwrap();
+                    (has, is_in_doubt) = (now, is_in_doubt || now > has);
                 }
                 SiteRole::Secondary => {
                     let group = Rc::new(SecondaryGroup::new(&world, &member, (has, is_in_doubt)));
@@ -251,7 +253,7 @@ async fn serve(
     while let Some(PoolCommand { work, done }) = commands.recv().await {
         let device = VolumeDevice(volumes_of(&pool).remove(0));
         let follower = site.parts[part].follower();
-        let clock = world.clone();
+        let (clock, pool) = (world.clone(), Rc::clone(&pool));
         let work = async move {
             let answer = match work {
                 PoolWork::Write(block, content) => {
@@ -262,6 +264,9 @@ async fn serve(
                     written.await.ok().map(|()| at())
                 }
                 PoolWork::ReadAll => {
+                    // Commands of a session that ended come to their end before the next one begins.
+                    let volumes: Vec<_> = pool.volumes().iter().map(|volume| volume.volume).collect();
+                    pool.between_writes(&volumes, || ()).await.unwrap();
                     let read = device.read(ByteOffset(0), vec![Buffer::zeroed(MIB as usize)]).await;
                     read.ok().map(|read| read[0].to_vec())
                 }
@@ -460,7 +465,7 @@ impl JointLedger {
                 if !site.serves() || site.known.get() == Some(reign) || self.under_way.get() > 0 {
                     continue;
                 }
-                // Writes on their way to the drives of a pool that stayed come to their end.
+                // Writes that hosts gave up begin before this.
                 world.sleep(Duration::from_millis(30)).await;
                 let mut contents = Vec::new();
                 for part in 0..PARTS {

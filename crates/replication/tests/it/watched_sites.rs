@@ -278,7 +278,8 @@ impl WatchedSite {
                     part.primary.take();
                     group.refuse_hosts();
                     group.end();
-                    next
+                    let has = member.position_after_leading(next.0).await.unwrap();
+                    (has, next.1 || has > next.0)
                 }
                 SiteRole::Secondary => {
                     let group = Rc::new(SecondaryGroup::new(&world, &member, (has, returned)));
