@@ -188,6 +188,8 @@ impl PrimaryGroup {
         assert!(!self.is_in_doubt.get(), "the last command is whole before the stream begins");
         self.release();
         self.session.borrow_mut().stand_down();
+        // Commands on their way to slow drives come behind it.
+        self.handed_over_at.set(has);
         self.role_record.set(RoleRecord::UnderWay);
         true
     }
@@ -200,7 +202,7 @@ impl PrimaryGroup {
         received: Pin<&mut impl Future<Output = PrimaryEnd>>,
     ) -> PrimaryEnd {
         self.release_right().await;
-        let cut = self.session.borrow().has().clone();
+        let cut = GroupCut::new(vec![self.handed_over_at.get()]);
         let frame = HandOverFrame { cut, fence: Fence(self.member.fence().0 + 1) };
         let mut sent = Ok(());
         if planted::is(ReplicationBug::HandOverSentFirst) {
@@ -230,7 +232,7 @@ impl PrimaryGroup {
                 end => return end,
             },
         };
-        PrimaryEnd::HandedOver { has: self.session.borrow().has().stamps()[0], taken_over: Err(ended) }
+        PrimaryEnd::HandedOver { has: self.handed_over_at.get(), taken_over: Err(ended) }
     }
 
     /// The end of a hand over, if the peer's word on it is right.
@@ -241,7 +243,6 @@ impl PrimaryGroup {
         if !is_expected || taken.fence != self.member.fence() || taken.epoch.fork() != cut {
             return Err("the other side takes over what was not handed over".to_owned());
         }
-        let has = self.session.borrow().has().stamps()[0];
-        Ok(PrimaryEnd::HandedOver { has, taken_over: Ok(taken.epoch) })
+        Ok(PrimaryEnd::HandedOver { has: self.handed_over_at.get(), taken_over: Ok(taken.epoch) })
     }
 }

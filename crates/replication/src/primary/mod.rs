@@ -93,6 +93,8 @@ pub struct PrimaryGroup {
     /// The highest stamp of a record that was taken. What is above it in `has` is of cuts.
     recorded: Cell<Stamp>,
     role_record: Cell<RoleRecord>,
+    /// What this side had when it stood down: all of it, and nothing else, is at the peer.
+    handed_over_at: Cell<Stamp>,
     promise: PeerPromise,
     /// Of a part of a group with a witness: since then not all parts lead here.
     lacks_parts_since: Cell<Option<Moment>>,
@@ -170,6 +172,7 @@ impl PrimaryGroup {
             is_in_doubt: Cell::new(returns),
             recorded: Cell::new(Stamp(0)),
             role_record: Cell::default(),
+            handed_over_at: Cell::new(Stamp(0)),
             promise: PeerPromise::default(),
             lacks_parts_since: Cell::new(None),
             unconfirmed: RefCell::default(),

@@ -224,7 +224,9 @@ impl PrimaryGroup {
         let (Some(since), Some(keeper)) = (self.lacks_parts_since.get(), self.member.keeper()) else {
             return false;
         };
-        let may_other_take_over = session.is_in_sync() && !keeper.is_alone();
+        // That the holder went on alone keeps the other site away from it, and this part if that is the other site.
+        let is_holder_alone = keeper.is_alone() && !keeper.is_peer_named();
+        let may_other_take_over = session.is_in_sync() && !is_holder_alone;
         may_other_take_over && !session.is_handing_over() && self.world.now().since(since) >= keeper.span()
     }
 
