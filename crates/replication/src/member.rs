@@ -345,6 +345,11 @@ impl GroupMember {
         Ok(if is_begun { has.max(state.told) } else { has })
     }
 
+    /// True once the pool takes no writes any more, until it is opened again.
+    pub fn has_pool_stopped(&self) -> bool {
+        self.pool.failure().is_some()
+    }
+
     /// The highest stamp of the volumes once the group has ended that led here and had everything up to `has`: with those of
     /// commands that were refused while they were on their way. Waits for these. Of a stamp above `has` the volumes may
     /// have what the group's peer never got.

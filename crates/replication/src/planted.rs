@@ -109,6 +109,8 @@ pub enum ReplicationBug {
     LossyEpochNotBegun,
     /// The witness hears that the group is in sync as soon as one part is.
     SyncOfOnePart,
+    /// A primary whose pool takes no writes any more keeps the right.
+    RightOfStoppedPool,
 }
 
 impl ReplicationBug {

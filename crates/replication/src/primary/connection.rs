@@ -22,6 +22,7 @@ use std::{
     pin::pin,
     time::Duration,
 };
+use world::with_deadline;
 
 /// End of a connection of a primary.
 #[derive(Debug)]
@@ -170,13 +171,18 @@ impl PrimaryGroup {
     }
 
     async fn begin_channel(&self, channel: &impl FrameChannel) -> Result<Agreement, PrimaryEnd> {
+        self.check_not_left()?;
         // A lost pin begins again here: the rest is left to a pass.
         if self.tail().pin.borrow().position().is_none() {
             self.renew_pin();
         }
         // The other side may have what is still on its way to the drives here.
         while self.taken.borrow().complete() < self.sent.get() {
-            self.changed.notified().await;
+            if self.member.has_pool_stopped() {
+                let why = "the pool here takes no writes any more, and the other side has some that it lacks";
+                return Err(ChannelEnd::Lost(why.to_owned()).into());
+            }
+            with_deadline(self.world.sleep(super::LOOK_EVERY), self.changed.notified()).await;
         }
         self.check_joint_version(channel).await?;
         let agreement = agree(channel, &self.introduction()).await?;

@@ -50,6 +50,11 @@ pub enum HandOverError {
     NotTogether,
     #[error("the other side lacks more than could be sent in time; what was sent is there, so try again")]
     NotCaughtUp,
+    #[error(
+        "the pool here takes no writes any more, so this side cannot record that it gives its right; fail over at the other \
+         site, unplanned"
+    )]
+    PoolStopped,
     #[error("the stream ended before the other side had everything; this side goes on as primary")]
     StreamEnded,
     #[error(
@@ -129,11 +134,14 @@ impl PrimaryGroup {
     ///
     /// # Errors
     ///
-    /// The group does not stream, or stops to, or the peer does not have everything in time; then this side goes on as
+    /// The pool takes no writes. The group does not stream, or stops to, or the peer does not have everything in time; then this side goes on as
     /// primary, as it does if the owner drops this before its end. Or the role cannot be recorded.
     pub async fn hand_over(&self) -> Result<(), HandOverError> {
         if self.session.borrow().is_handing_over() || self.role_record.get() != RoleRecord::NotBegun {
             return Err(HandOverError::UnderWay);
+        }
+        if self.member.has_pool_stopped() {
+            return Err(HandOverError::PoolStopped);
         }
         if !self.is_together() {
             return Err(HandOverError::NotTogether);
@@ -149,6 +157,9 @@ impl PrimaryGroup {
             match self.role_record.get() {
                 RoleRecord::Stable => return Ok(()),
                 RoleRecord::Failed => return Err(HandOverError::NotRecorded),
+                RoleRecord::NotBegun if self.member.has_pool_stopped() => {
+                    return Err(HandOverError::PoolStopped);
+                }
                 RoleRecord::NotBegun if !self.session.borrow().is_handing_over() => {
                     return Err(HandOverError::StreamEnded);
                 }

@@ -8,9 +8,11 @@
 //! 2. The secondary promises not to take over before a lease has passed since it heard a word. The primary counts from
 //!    the moment before it sent that word, and stops earlier by the drift allowance.
 //! 3. In sync, no read returns a block of a write that the peer has not confirmed.
+//! 4. A side whose pool takes no writes any more keeps the right only if nobody else could have it: it went on alone.
 
 use super::PrimaryGroup;
 use crate::{
+    channel::ChannelEnd,
     planted::{self, ReplicationBug},
     session::{AnswerRule, SessionState},
     witness::{
@@ -161,6 +163,9 @@ impl PrimaryGroup {
         if self.session.borrow().is_fenced() || self.is_giving_right() {
             return;
         }
+        if self.is_left_to_peer() {
+            return self.leave_to_peer(keeper);
+        }
         let head = self.member.epoch().expect("a primary has a lineage");
         keeper.note_head(head);
         if !self.note_parts() {
@@ -197,6 +202,32 @@ impl PrimaryGroup {
             Err(_) => {}
         }
         self.release();
+    }
+
+    /// The pool takes no writes any more, and the other site may take over as if this one were lost. Not if this side went on
+    /// alone: then it alone has what hosts may still read.
+    fn is_left_to_peer(&self) -> bool {
+        let Some(keeper) = self.member.keeper().filter(|_| self.member.has_pool_stopped()) else {
+            return false;
+        };
+        let is_alone = keeper.is_alone() || self.session.borrow().is_alone();
+        !is_alone && !planted::is(ReplicationBug::RightOfStoppedPool)
+    }
+
+    /// Leaves the group to the other site: that takes over once the lease and its promise have ended. Hosts get errors here.
+    fn leave_to_peer(&self, keeper: &LeaseKeeper) {
+        keeper.give_up();
+        // Other parts of the group step back.
+        self.end_leading();
+        self.session.borrow_mut().note_right_lost(self.world.now());
+        self.release();
+        self.changed.notify_waiters();
+    }
+
+    /// No channel begins while the other site is to take over: it would promise not to.
+    pub(super) fn check_not_left(&self) -> Result<(), ChannelEnd> {
+        let why = || "the pool here takes no writes any more: the other site is to take over".to_owned();
+        if self.is_left_to_peer() { Err(ChannelEnd::Lost(why())) } else { Ok(()) }
     }
 
     /// Looks whether all parts of the group lead here. The right of a group is kept only while they do: otherwise the other

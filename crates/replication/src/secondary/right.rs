@@ -91,9 +91,13 @@ impl SecondaryGroup {
     ///
     /// # Errors
     ///
-    /// The primary may be alive, or went on alone; no answer; or another part of the group follows, or is not open here.
+    /// The primary may be alive, or went on alone; no answer; the pool takes no writes here; or another part of the group
+    /// follows, or is not open here.
     pub async fn ask_for_right(&self) -> Result<(), KeeperError> {
         let keeper = self.member.keeper().expect("a group that takes over has a witness");
+        if self.member.has_pool_stopped() {
+            return Err(KeeperError::PoolStopped);
+        }
         let head = self.member.epoch().expect("a side that takes over has a history");
         keeper.note_head(head);
         let joint = self.member.joint();

@@ -28,6 +28,9 @@ pub enum KeeperError {
     /// Of a group with volumes in several pools: the witness was not asked.
     #[error("another part of the group is not ready to take over, or not open here")]
     PartNotReady,
+    /// The witness was not asked.
+    #[error("the pool of this site takes no writes: it could not serve the group")]
+    PoolStopped,
 }
 
 /// The last exchange with the witness, for people.

@@ -6,7 +6,7 @@
 use crate::{
     joint_sites::{AnsweredWrite, JointLedger, JointSite, PARTS, PartFlow, PartOrder, PartSite, WRITERS},
     seeds::{assert_noticed, live_all, seeds},
-    sites::{Line, Site, contents, line, slow_drives},
+    sites::{Line, Site, contents, ill_drives, line, slow_drives},
 };
 use array::format::WallNanoseconds;
 use replication::{
@@ -89,12 +89,19 @@ impl Scene {
     /// A channel that came to its end is not there any more: the parts that have none get one.
     fn reconnect_ended(&self, random: &mut Random) {
         self.choose();
+        self.sites.iter().for_each(|site| self.revive(site, random));
         for part in 0..PARTS {
             let is_up = self.lines.borrow()[part].as_ref().is_some_and(|line| line.is_whole());
             if !is_up {
                 self.connect(part, random);
             }
         }
+    }
+
+    /// Opens the pools of a site again that have stopped.
+    fn revive(&self, site: &Rc<JointSite>, random: &mut Random) {
+        let revived = site.revive(self.mode, random);
+        self.ledger.pools_failed.update(|count| count + revived);
     }
 
     /// If both sites have answered what the other one lacks, that of the primary counts.
@@ -126,6 +133,7 @@ impl Scene {
         self.cut_all();
         let bounds = self.loss_bounds(to);
         for round in 0.. {
+            self.revive(to, random);
             let first = random.below(PARTS as u64) as usize;
             to.parts[first].send(PartOrder::Promote);
             if round == 0 && random.percent(40.0) {
@@ -433,6 +441,23 @@ fn a_group_over_two_pools_is_shown_in_one_state_though_drives_are_slow() {
             let all = sites.iter().flat_map(|site| &site.parts).map(|part| Rc::clone(&part.site));
             let is_slow = Rc::clone(&ledger.is_slow);
             drop(world.spawn("slow drives", slow_drives(world.clone(), all.collect(), (600, is_slow))));
+        });
+    });
+}
+
+#[test]
+fn a_group_over_two_pools_is_shown_in_one_state_though_drives_refuse() {
+    live_all(seeds(4, 1_000), |seed| {
+        live_beside(seed, mode_of(seed), move |world, (sites, ledger)| {
+            ledger.is_slow.set(true);
+            let all = sites.iter().flat_map(|site| &site.parts).map(|part| Rc::clone(&part.site));
+            let all: Vec<_> = all.inspect(|site| site.may_fail.set(true)).collect();
+            for site in sites {
+                site.crash(&mut Random::new(seed, "a first crash"));
+                site.start(mode_of(seed));
+            }
+            let is_ill = Rc::clone(&ledger.is_slow);
+            drop(world.spawn("ill drives", ill_drives(world.clone(), all, (1_200, is_ill))));
         });
     });
 }

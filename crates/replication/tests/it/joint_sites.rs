@@ -21,6 +21,7 @@ use replication::{
 use std::{
     cell::{Cell, RefCell},
     convert::Infallible,
+    fmt,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -70,6 +71,8 @@ pub struct PartSite {
     pub flow: RefCell<Option<PartFlow>>,
     pub orders: RefCell<UnboundedSender<PartOrder>>,
     pub hands_over: Cell<bool>,
+    /// Its pool has stopped, as its drives may refuse what they are asked.
+    pub has_failed: Rc<Cell<bool>>,
     commands: RefCell<UnboundedSender<PoolCommand>>,
 }
 
@@ -101,6 +104,18 @@ impl PartSite {
         }
     }
 
+    /// What was done; never returns if the pool has failed and may.
+    async fn done<T>(&self, done: Result<T, impl fmt::Display>) -> T {
+        match done {
+            Ok(done) => done,
+            Err(error) => {
+                assert!(self.site.may_fail.get(), "a pool failed: {error}");
+                self.has_failed.set(true);
+                std::future::pending().await
+            }
+        }
+    }
+
     pub fn send(&self, order: PartOrder) {
         // A pool that is down takes none.
         let _ = self.orders.borrow().send(order);
@@ -114,6 +129,7 @@ impl JointSite {
             flow: RefCell::default(),
             orders: RefCell::new(unbounded_channel().0),
             hands_over: Cell::new(false),
+            has_failed: Rc::default(),
             commands: RefCell::new(unbounded_channel().0),
         };
         let (joint, reign) = (RefCell::new(JointGroup::new(PARTS)), Cell::new(0));
@@ -148,6 +164,16 @@ impl JointSite {
         place.site.node.start(move |world| async move { own.live(world, part, mode, taken).await });
     }
 
+    /// Opens pools again that have stopped. Returns their number.
+    pub fn revive(self: &Rc<Self>, mode: ReplicationMode, random: &mut Random) -> usize {
+        let failed: Vec<usize> = (0..PARTS).filter(|&part| self.parts[part].has_failed.get()).collect();
+        for &part in &failed {
+            self.crash_part(part, random);
+            self.start_part(part, mode);
+        }
+        failed.len()
+    }
+
     pub fn crash(&self, random: &mut Random) {
         (0..PARTS).for_each(|part| self.crash_part(part, random));
     }
@@ -158,12 +184,15 @@ impl JointSite {
             _ => self.parts[part].site.node.cut_power(),
         }
         self.parts[part].flow.take();
+        self.parts[part].has_failed.set(false);
         self.reign.update(|reign| reign + 1);
     }
 
-    /// Hosts may use the volumes of all parts.
+    /// Hosts may use the volumes of all parts. A pool that has stopped shows what it had before the writes that failed, and has
+    /// them once it is open again.
     pub fn serves(&self) -> bool {
-        let leads = |part: &PartSite| part.leader().is_some_and(|group| group.serves());
+        let leads =
+            |part: &PartSite| !part.has_failed.get() && part.leader().is_some_and(|group| group.serves());
         self.parts.iter().all(leads) && self.joint.borrow().all_serve()
     }
 
@@ -198,19 +227,20 @@ impl JointSite {
     ) {
         let place = &self.parts[part];
         let member = place.site.open_member(&world).await;
+        place.site.watch(&world, &member, &place.has_failed);
         let (commands, taken) = unbounded_channel();
         *place.commands.borrow_mut() = commands;
         delete_clone(member.pool()).await;
         let served = (Rc::clone(&self), part, Rc::clone(member.pool()));
         drop(world.spawn("work of a pool", serve(world.clone(), served, taken)));
         member.use_joint(Arc::clone(&self.joint.borrow()), part);
-        member.end_going_back().await.unwrap();
+        place.done(member.end_going_back().await).await;
         let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
         let mut is_in_doubt = true;
         loop {
             let role = member.state().role;
             // As the daemon does it.
-            member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await.unwrap();
+            place.done(member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await).await;
             match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
@@ -230,13 +260,13 @@ impl JointSite {
                         PrimaryEnd::HandedOver { has: handed, .. } => (has, is_in_doubt) = (handed, false),
                         _ => {}
                     }
-                    let now = member.position_after_leading(has).await.unwrap();
+                    let now = place.done(member.position_after_leading(has).await).await;
                     (has, is_in_doubt) = (now, is_in_doubt || now > has);
                 }
                 SiteRole::Secondary => {
                     let group = Rc::new(SecondaryGroup::new(&world, &member, (has, is_in_doubt)));
                     *place.flow.borrow_mut() = Some(PartFlow::Secondary(Rc::clone(&group)));
-                    follow(&world, &group, &mut orders).await;
+                    follow(place, &world, &group, &mut orders).await;
                     (has, returns) = (group.has(), false);
                 }
             }
@@ -266,9 +296,13 @@ async fn serve(
                 PoolWork::ReadAll => {
                     // Commands of a session that ended come to their end before the next one begins.
                     let volumes: Vec<_> = pool.volumes().iter().map(|volume| volume.volume).collect();
-                    pool.between_writes(&volumes, || ()).await.unwrap();
-                    let read = device.read(ByteOffset(0), vec![Buffer::zeroed(MIB as usize)]).await;
-                    read.ok().map(|read| read[0].to_vec())
+                    match pool.between_writes(&volumes, || ()).await {
+                        Ok(()) => {
+                            let read = device.read(ByteOffset(0), vec![Buffer::zeroed(MIB as usize)]).await;
+                            read.ok().map(|read| read[0].to_vec())
+                        }
+                        Err(_) => None,
+                    }
                 }
                 PoolWork::Clone(cut) => match follower {
                     Some(group) => content_of_clone(&group, cut).await,
@@ -295,12 +329,12 @@ async fn lead(
             PartOrder::Connect(line) => line,
             PartOrder::Promote if group.serves() => continue,
             PartOrder::Yield => {
-                group.member().yield_to_peer().await.unwrap();
+                place.done(group.member().yield_to_peer().await).await;
                 return PrimaryEnd::StoodDown;
             }
             PartOrder::Promote => {
                 // It returned, and does not wait for the other site: what it writes is of a new epoch.
-                group.member().yield_to_peer().await.unwrap();
+                place.done(group.member().yield_to_peer().await).await;
                 place.send(PartOrder::Promote);
                 return PrimaryEnd::StoodDown;
             }
@@ -313,7 +347,7 @@ async fn lead(
         place.hands_over.set(false);
         match end {
             PrimaryEnd::Channel(_) => {}
-            PrimaryEnd::Failed(error) => panic!("the primary failed: {error}"),
+            PrimaryEnd::Failed(error) => place.done(Err(error)).await,
             end => return end,
         }
     }
@@ -335,15 +369,20 @@ async fn hand_over(place: &PartSite, world: &World, group: &Rc<PrimaryGroup>) ->
 }
 
 /// Follows until it is primary.
-async fn follow(world: &World, group: &SecondaryGroup, orders: &mut UnboundedReceiver<PartOrder>) {
+async fn follow(
+    place: &PartSite,
+    world: &World,
+    group: &SecondaryGroup,
+    orders: &mut UnboundedReceiver<PartOrder>,
+) {
     while let Some(order) = orders.recv().await {
         match order {
             PartOrder::Connect(line) => match group.run(&line).await {
                 SecondaryEnd::Channel(_) => {}
                 SecondaryEnd::TakenOver(_) => return,
-                SecondaryEnd::Failed(error) => panic!("the secondary failed: {error}"),
+                SecondaryEnd::Failed(error) => place.done(Err(error)).await,
             },
-            PartOrder::Yield => group.member().yield_to_peer().await.unwrap(),
+            PartOrder::Yield => place.done(group.member().yield_to_peer().await).await,
             PartOrder::Promote => {
                 let mut epoch = [0; 16];
                 world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
@@ -387,8 +426,9 @@ pub struct JointLedger {
     /// Counted up whenever hosts go on from what a site has: writes that it lacks are lost.
     pub restarts: Cell<u64>,
     pub is_over: Cell<bool>,
-    /// Drives are slow: what was begun takes long.
+    /// Drives are slow, or refuse what they are asked: what was begun takes long.
     pub is_slow: Rc<Cell<bool>>,
+    pub pools_failed: Cell<usize>,
     /// No new writes for now.
     pub is_draining: Cell<bool>,
     pub under_way: Cell<usize>,
@@ -502,6 +542,7 @@ impl JointLedger {
                 begun[writer].len()
             };
             self.under_way.update(|count| count + 1);
+            let reign = site.reign.get();
             let done = self.written(&world, site, writer, write).await;
             self.under_way.update(|count| count - 1);
             if let Some(at) = done {
@@ -509,17 +550,12 @@ impl JointLedger {
                 self.times.borrow_mut()[writer].push(AnsweredWrite { part, at, index });
                 world.sleep(Duration::from_micros(random.below(4_000))).await;
             } else {
-                // Its site is gone: the next one says what there is.
-                let reign = self.reigns(&sites);
-                while !self.is_over.get() && self.reigns(&sites) == reign {
+                // Its site is gone, or a drive refused it: the next one says what there is.
+                while !self.is_over.get() && site.reign.get() == reign {
                     world.sleep(Duration::from_millis(1)).await;
                 }
             }
         }
-    }
-
-    fn reigns(&self, sites: &[Rc<JointSite>; 2]) -> (u64, u64) {
-        (sites[0].reign.get(), sites[1].reign.get())
     }
 
     /// The time of the answer, by the clock of the part; `None` if there was none.

@@ -7,7 +7,7 @@ use crate::{
     living_site::{LivingSite, Running, SiteLine, SiteOrder},
     row_ledger::{RowLedger, check_alike},
     seeds::{assert_noticed, live_all},
-    sites::{HostLedger, Site, contents, empty, fill, volumes_of},
+    sites::{HostLedger, Site, contents, empty, fill, refusing, volumes_of},
 };
 use replication::{
     connect::SiteRole,
@@ -84,18 +84,7 @@ impl Sites {
     /// Drives of a site refuse some of what they are asked, for a while; its power may go meanwhile.
     async fn trouble(&self, random: &mut Random) {
         let site = &self.sites[random.below(2) as usize];
-        let faults = match random.below(4) {
-            0 => FaultPlan { failed_write_percent: 30.0, ..FaultPlan::none() },
-            1 => FaultPlan { failed_flush_percent: 60.0, ..FaultPlan::none() },
-            2 => FaultPlan { no_space_percent: 60.0, ..FaultPlan::none() },
-            _ => FaultPlan {
-                failed_write_percent: 5.0,
-                failed_flush_percent: 5.0,
-                slow_percent: 20.0,
-                slow_span: Duration::from_millis(50),
-                ..FaultPlan::none()
-            },
-        };
+        let faults = refusing(random);
         let one = random.percent(50.0).then(|| random.below(2) as usize);
         if random.percent(50.0) {
             self.connect(random);

@@ -278,6 +278,20 @@ impl Site {
         member
     }
 
+    /// Notes that the pool has stopped, as the server notices it, if drives may refuse what they are asked.
+    pub fn watch(&self, world: &World, member: &Rc<GroupMember>, has_failed: &Rc<Cell<bool>>) {
+        if !self.may_fail.get() {
+            return;
+        }
+        let (clock, member, has_failed) = (world.clone(), Rc::clone(member), Rc::clone(has_failed));
+        drop(world.spawn("a look at the pool", async move {
+            while !member.has_pool_stopped() {
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+            has_failed.set(true);
+        }));
+    }
+
     pub async fn open(&self, world: &World) -> Rc<Pool> {
         // Its drives may refuse for a while.
         for _ in 0..100 {
@@ -565,6 +579,35 @@ pub async fn slow_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (
         let one = random.percent(50.0).then(|| random.below(2) as usize);
         site.trouble_drives(one, &slow);
         world.sleep(Duration::from_millis(random.below(each_ms))).await;
+        site.trouble_drives(None, &FaultPlan::none());
+        world.sleep(Duration::from_millis(random.below(each_ms))).await;
+    }
+}
+
+/// Ways in which drives refuse what they are asked.
+pub fn refusing(random: &mut Random) -> FaultPlan {
+    match random.below(4) {
+        0 => FaultPlan { failed_write_percent: 30.0, ..FaultPlan::none() },
+        1 => FaultPlan { failed_flush_percent: 60.0, ..FaultPlan::none() },
+        2 => FaultPlan { no_space_percent: 60.0, ..FaultPlan::none() },
+        _ => FaultPlan {
+            failed_write_percent: 5.0,
+            failed_flush_percent: 5.0,
+            slow_percent: 20.0,
+            slow_span: Duration::from_millis(50),
+            ..FaultPlan::none()
+        },
+    }
+}
+
+/// Drives of any of these pools refuse what they are asked for a while, one or all of a pool, again and again.
+pub async fn ill_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {
+    let mut random = world.random("ill drives");
+    while is_on.get() {
+        let site = &sites[random.below(sites.len() as u64) as usize];
+        let one = random.percent(50.0).then(|| random.below(2) as usize);
+        site.trouble_drives(one, &refusing(&mut random));
+        world.sleep(Duration::from_millis(random.below(each_ms / 4))).await;
         site.trouble_drives(None, &FaultPlan::none());
         world.sleep(Duration::from_millis(random.below(each_ms))).await;
     }

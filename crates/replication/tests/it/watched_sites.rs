@@ -23,6 +23,7 @@ use replication::{
 };
 use std::{
     cell::{Cell, RefCell},
+    fmt,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -138,6 +139,8 @@ pub struct WatchedSite {
     pub takeovers: Cell<u32>,
     /// Nobody gets a connection to it.
     pub is_paused: Cell<bool>,
+    /// A pool of it has stopped, as its drives may refuse what they are asked.
+    pub has_failed: Rc<Cell<bool>>,
 }
 
 /// A part of the group, or all of it.
@@ -183,6 +186,7 @@ impl WatchedSite {
                 joint: RefCell::default(),
                 takeovers: Cell::new(0),
                 is_paused: Cell::new(false),
+                has_failed: Rc::default(),
             })
         })
     }
@@ -204,6 +208,19 @@ impl WatchedSite {
             part.secondary.take();
             part.hands_over.set(false);
             *part.requests.borrow_mut() = unbounded_channel().0;
+        }
+        self.has_failed.set(false);
+    }
+
+    /// What was done; never returns if the pool has failed and may.
+    async fn done<T>(&self, part: &WatchedPart, done: Result<T, impl fmt::Display>) -> T {
+        match done {
+            Ok(done) => done,
+            Err(error) => {
+                assert!(part.site.may_fail.get(), "a pool failed: {error}");
+                self.has_failed.set(true);
+                std::future::pending().await
+            }
         }
     }
 
@@ -263,12 +280,14 @@ impl WatchedSite {
         if let Some(joint) = &*self.joint.borrow() {
             member.use_joint(Arc::clone(joint), index);
         }
-        member.end_going_back().await.unwrap();
+        part.site.watch(&world, &member, &self.has_failed);
+        self.done(part, member.end_going_back().await).await;
         let (mut has, mut returned) = (member.position_after_opening().unwrap(), true);
         loop {
             let role = member.state().role;
             // As the daemon does it.
-            member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await.unwrap();
+            let marked = member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await;
+            self.done(part, marked).await;
             (has, returned) = match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returned), has);
@@ -278,13 +297,13 @@ impl WatchedSite {
                     part.primary.take();
                     group.refuse_hosts();
                     group.end();
-                    let has = member.position_after_leading(next.0).await.unwrap();
+                    let has = self.done(part, member.position_after_leading(next.0).await).await;
                     (has, next.1 || has > next.0)
                 }
                 SiteRole::Secondary => {
                     let group = Rc::new(SecondaryGroup::new(&world, &member, (has, returned)));
                     *part.secondary.borrow_mut() = Some(Rc::clone(&group));
-                    self.follow(&world, &group, &mut lines).await;
+                    self.follow(&world, (part, &group), &mut lines).await;
                     part.secondary.take();
                     (group.has(), false)
                 }
@@ -324,7 +343,7 @@ impl WatchedSite {
                     let has = group.session().has().stamps()[0];
                     group.refuse_hosts();
                     group.end();
-                    group.member().step_back(has).await.unwrap();
+                    self.done(part, group.member().step_back(has).await).await;
                     return (has, true);
                 }
                 continue;
@@ -341,7 +360,7 @@ impl WatchedSite {
                 PrimaryEnd::HandedOver { has, .. } => return (has, false),
                 PrimaryEnd::Fetched(fetched) => return (fetched, true),
                 PrimaryEnd::StoodDown => return (has, true),
-                PrimaryEnd::Failed(error) => panic!("the primary failed: {error}"),
+                PrimaryEnd::Failed(error) => self.done(part, Err(error)).await,
             }
         }
     }
@@ -369,7 +388,7 @@ impl WatchedSite {
     async fn follow(
         &self,
         world: &World,
-        group: &Rc<SecondaryGroup>,
+        (part, group): (&WatchedPart, &Rc<SecondaryGroup>),
         lines: &mut UnboundedReceiver<LineEnd>,
     ) {
         let mut asks_next = world.now();
@@ -385,8 +404,8 @@ impl WatchedSite {
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     let fence = Fence(group.member().state().fence.0 + 1);
                     match group.member().joint().is_some() {
-                        true => drop(group.promote_part(EpochId(epoch), fence).await.unwrap()),
-                        false => drop(group.promote(EpochId(epoch), fence).await.unwrap()),
+                        true => drop(self.done(part, group.promote_part(EpochId(epoch), fence).await).await),
+                        false => drop(self.done(part, group.promote(EpochId(epoch), fence).await).await),
                     }
                     self.takeovers.set(self.takeovers.get() + 1);
                     return;
@@ -396,7 +415,7 @@ impl WatchedSite {
             match group.run(&line.expect("the test keeps it")).await {
                 SecondaryEnd::Channel(_) => {}
                 SecondaryEnd::TakenOver(_) => return,
-                SecondaryEnd::Failed(error) => panic!("the secondary failed: {error}"),
+                SecondaryEnd::Failed(error) => self.done(part, Err(error)).await,
             }
         }
     }
