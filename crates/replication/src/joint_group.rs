@@ -114,6 +114,8 @@ struct PartStanding {
     marked: JoinId,
     /// It is open here, and secondary.
     follows: bool,
+    /// It led here until its pool took no writes any more.
+    has_stopped: bool,
 }
 
 /// A mark that all parts have set, on its way to their secondaries.
@@ -415,6 +417,17 @@ impl JointGroup {
                 state.phase = JointPhase::Together;
             }
         }
+    }
+
+    /// A part leads here no more: its pool takes no writes until it is opened again.
+    pub(crate) fn note_stopped(&self, part: usize, leading: u64) {
+        self.end_leading(part, leading);
+        self.lock().parts[part].has_stopped = true;
+    }
+
+    /// A part led here until its pool stopped.
+    pub fn has_any_stopped(&self) -> bool {
+        self.lock().parts.iter().any(|part| part.has_stopped)
     }
 
     /// The parts that lead here are together.

@@ -40,6 +40,13 @@ impl PrimaryGroup {
         }
     }
 
+    /// The pool of the part takes no writes any more: the others need not wait for it.
+    pub(super) fn end_leading_with_pool(&self) {
+        if let Some((joint, part)) = self.joint() {
+            joint.note_stopped(part, self.leading.get());
+        }
+    }
+
     pub(super) fn end_leading(&self) {
         if let Some((joint, part)) = self.joint() {
             joint.end_leading(part, self.leading.get());

@@ -218,7 +218,7 @@ impl PrimaryGroup {
     fn leave_to_peer(&self, keeper: &LeaseKeeper) {
         keeper.give_up();
         // Other parts of the group step back.
-        self.end_leading();
+        self.end_leading_with_pool();
         self.session.borrow_mut().note_right_lost(self.world.now());
         self.release();
         self.changed.notify_waiters();
@@ -248,7 +248,7 @@ impl PrimaryGroup {
         }
     }
 
-    /// For a whole lease other parts of the group have not led here, and the peer has everything that hosts were answered:
+    /// For a whole lease other parts of the group have not led here, or the pool of one has stopped, and the peer has everything that hosts were answered:
     /// it may take over all of them.
     fn is_left_by_parts(&self) -> bool {
         let session = self.session.borrow();
@@ -258,7 +258,9 @@ impl PrimaryGroup {
         // That the holder went on alone keeps the other site away from it, and this part if that is the other site.
         let is_holder_alone = keeper.is_alone() && !keeper.is_peer_named();
         let may_other_take_over = session.is_in_sync() && !is_holder_alone;
-        may_other_take_over && !session.is_handing_over() && self.world.now().since(since) >= keeper.span()
+        let has_stopped = self.member.joint().is_some_and(|(joint, _)| joint.has_any_stopped());
+        let waits = !has_stopped && self.world.now().since(since) < keeper.span();
+        may_other_take_over && !session.is_handing_over() && !waits
     }
 
     /// Returns when the other site may take over, since not all parts of the group lead here.

@@ -31,6 +31,7 @@ mod seeds;
 mod session;
 mod silent_peers;
 mod sites;
+mod stopped_pools;
 mod streams;
 mod suspended_lives;
 mod values;

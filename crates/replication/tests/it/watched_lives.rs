@@ -36,21 +36,49 @@ struct Register {
     seen: Cell<u64>,
 }
 
-struct Life {
+pub struct Life {
     world: World,
-    sites: [Rc<WatchedSite>; 2],
+    pub sites: [Rc<WatchedSite>; 2],
     witness: Rc<SimWitness>,
     registers: Vec<Register>,
-    answers: Cell<u64>,
+    pub answers: Cell<u64>,
     is_over: Cell<bool>,
     pools_failed: Cell<u64>,
     /// Of each part.
     lines: RefCell<Vec<Option<Rc<Line>>>>,
     /// Of each part.
-    are_lines_whole: Vec<Cell<bool>>,
+    pub are_lines_whole: Vec<Cell<bool>>,
 }
 
 impl Life {
+    /// Starts both sites, keeps them connected, and has hosts ask either.
+    pub fn begin(world: &World, sites: [Vec<Rc<Site>>; 2], witness: Rc<SimWitness>) -> Rc<Self> {
+        let sites = WatchedSite::both(sites, &witness);
+        let all = Rc::new(Self {
+            world: world.clone(),
+            witness,
+            registers: (0..REGISTERS).map(|_| Register::default()).collect(),
+            answers: Cell::new(0),
+            is_over: Cell::new(false),
+            pools_failed: Cell::new(0),
+            lines: RefCell::new(vec![None; sites[0].parts.len()]),
+            are_lines_whole: sites[0].parts.iter().map(|_| Cell::new(true)).collect(),
+            sites,
+        });
+        all.sites.iter().for_each(|site| site.start(MODE));
+        for part in 0..all.parts() {
+            let random = world.random(if part == 0 { "link" } else { "the other link" });
+            drop(world.spawn("link", Rc::clone(&all).keep_connected(part, random)));
+        }
+        for register in 0..REGISTERS {
+            for host in 0..3 {
+                let random = world.random(&format!("host {register} {host}"));
+                drop(world.spawn("host", Rc::clone(&all).host(register, host == 0, random)));
+            }
+        }
+        all
+    }
+
     fn connect(&self, part: usize, random: &mut Random) {
         self.cut(part);
         let (line, one, other) = line(&self.world, Duration::from_micros(random.below(3_000)));
@@ -71,7 +99,7 @@ impl Life {
         self.sites[0].parts.len()
     }
 
-    fn cut_all(&self) {
+    pub fn cut_all(&self) {
         (0..self.parts()).for_each(|part| self.cut(part));
     }
 
@@ -125,7 +153,7 @@ impl Life {
         }
     }
 
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let parts = self.sites.iter().flat_map(|site| &site.parts);
         let all = parts.map(|part| match (part.primary(), part.secondary.borrow().clone()) {
             (Some(group), _) => format!(
@@ -187,7 +215,7 @@ impl Life {
     }
 
     /// Heals everything, and waits until hosts are served and both sides are alike.
-    async fn heal(&self) {
+    pub async fn heal(&self) {
         self.are_lines_whole.iter().for_each(|is_whole| is_whole.set(true));
         self.witness.is_up.set(true);
         self.witness.is_reached.iter().for_each(|is_reached| is_reached.set(true));
@@ -219,10 +247,8 @@ impl Life {
     }
 }
 
-/// The number of takeovers without a person.
-async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
-    let mut random = world.random("the life");
-    let witness = SimWitness::new(&world);
+/// Makes the pools of both sites, one after the other.
+pub async fn make_pools(sites: &[Vec<Rc<Site>>; 2]) {
     for site in sites.iter().flatten() {
         let (made, (done, finished)) = (Rc::clone(site), tokio::sync::oneshot::channel());
         site.node.start(|world| async move {
@@ -232,6 +258,13 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
         finished.await.unwrap();
         site.node.crash();
     }
+}
+
+/// The number of takeovers without a person.
+async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
+    let mut random = world.random("the life");
+    let witness = SimWitness::new(&world);
+    make_pools(&sites).await;
     let are_troubled = Rc::new(Cell::new(drives != Drives::Well));
     let all: Vec<Rc<Site>> = sites.iter().flatten().cloned().collect();
     match drives {
@@ -246,33 +279,12 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
             drop(world.spawn("ill drives", ill));
         }
     }
-    let sites = WatchedSite::both(sites, &witness);
-    let all = Rc::new(Life {
-        world: world.clone(),
-        witness,
-        registers: (0..REGISTERS).map(|_| Register::default()).collect(),
-        answers: Cell::new(0),
-        is_over: Cell::new(false),
-        pools_failed: Cell::new(0),
-        lines: RefCell::new(vec![None; sites[0].parts.len()]),
-        are_lines_whole: sites[0].parts.iter().map(|_| Cell::new(true)).collect(),
-        sites,
-    });
-    all.sites.iter().for_each(|site| site.start(MODE));
-    for part in 0..all.parts() {
-        let random = world.random(if part == 0 { "link" } else { "the other link" });
-        drop(world.spawn("link", Rc::clone(&all).keep_connected(part, random)));
-    }
-    for register in 0..REGISTERS {
-        for host in 0..3 {
-            let random = world.random(&format!("host {register} {host}"));
-            drop(world.spawn("host", Rc::clone(&all).host(register, host == 0, random)));
-        }
-    }
+    let all = Life::begin(&world, sites, witness);
     world.sleep(Duration::from_secs(2)).await;
+    let mut revivals = world.random("revivals");
     for _ in 0..10 {
         world.sleep(Duration::from_millis(random.below(4_000))).await;
-        if random.percent(30.0) {
+        if revivals.percent(30.0) {
             all.revive();
         }
         match random.below(10) {
