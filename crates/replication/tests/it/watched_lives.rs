@@ -323,6 +323,8 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
     }
     are_troubled.set(false);
     if drives == Drives::Ill {
+        // What they refuse last comes before the pools are opened for the last time.
+        world.sleep(Duration::from_secs(2)).await;
         println!("note: {} pools stopped", all.pools_failed.get());
     }
     all.heal().await;
