@@ -165,10 +165,10 @@ impl ReplicationBug {
     /// Bugs of groups with volumes in several pools, each with a seed of a life that shows it.
     pub const OF_JOINT_GROUPS: [(Self, u64); 6] = [
         (Self::JoinedWithoutAbsent, 90),
-        (Self::AnsweredApart, 191),
+        (Self::AnsweredApart, 310),
         (Self::PartedWithoutOthers, 36),
-        (Self::JoinedTooEarly, 62),
-        (Self::JointStateIgnored, 62),
+        (Self::JoinedTooEarly, 1),
+        (Self::JointStateIgnored, 90),
         (Self::JoinNotSettled, 224),
     ];
 
@@ -178,10 +178,10 @@ impl ReplicationBug {
 
     /// Bugs of clones of such groups, each with a seed of a life that shows it.
     pub const OF_JOINT_CLONES: [(Self, u64); 3] =
-        [(Self::ClonedAtOwnMoment, 10), (Self::CutWithoutHold, 8), (Self::ClonedApart, 4)];
+        [(Self::ClonedAtOwnMoment, 52), (Self::CutWithoutHold, 8), (Self::ClonedApart, 4)];
 
     /// Bugs of such groups with a witness, each with a seed of a life that shows it.
-    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 1] = [(Self::SyncOfOnePart, 83)];
+    pub const OF_JOINT_TAKEOVERS: [(Self, u64); 1] = [(Self::SyncOfOnePart, 169)];
 
     /// Bugs of comparisons.
     pub const OF_COMPARISONS: [Self; 2] = [Self::VerifiedTooEarly, Self::VerifiedTooLate];

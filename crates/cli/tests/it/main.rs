@@ -134,6 +134,7 @@ mod two_sites_returned;
 mod two_sites_rows;
 mod two_sites_set_proofs;
 mod two_sites_sets;
+mod two_sites_stopped;
 mod two_sites_suspended;
 mod two_sites_verified;
 mod two_sites_withheld;

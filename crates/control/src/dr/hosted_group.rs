@@ -448,16 +448,7 @@ impl HostedGroup {
                     }
                     return self.keep(waiting, (has, Entry::Returned));
                 }
-                GroupOrder::HandOver(answer) => {
-                    let refusal = Refusal::new(
-                        format!(
-                            "{} is not connected, so the other site cannot take over in order",
-                            self.settings().name
-                        ),
-                        "wait for the line, or fail over at the other site with ⟨unplanned⟩",
-                    );
-                    drop(answer.send(Err(refusal)));
-                }
+                GroupOrder::HandOver(answer) => drop(answer.send(Err(self.no_hand_over()))),
                 GroupOrder::Suspend(answer) => drop(answer.send(self.suspend(&group).await)),
                 GroupOrder::Resume(plan, answer) => drop(answer.send(self.resume(&group, plan).await)),
                 GroupOrder::ChangeMode(mode, answer) => {
@@ -618,6 +609,23 @@ impl HostedGroup {
             self.warn("hosts have not let go of its volumes yet: they get errors");
         }
         group.end();
+    }
+
+    /// Without a line nothing is handed over.
+    fn no_hand_over(&self) -> Refusal {
+        let name = &self.settings().name;
+        if self.member.has_pool_stopped() {
+            return Refusal::new(
+                format!(
+                    "the pool of {name} takes no writes any more, so this site cannot hand it over in order"
+                ),
+                "fail over at the other site with ⟨unplanned⟩, unless it took over by itself",
+            );
+        }
+        Refusal::new(
+            format!("{name} is not connected, so the other site cannot take over in order"),
+            "wait for the line, or fail over at the other site with ⟨unplanned⟩",
+        )
     }
 
     pub(super) fn refusal(&self, error: &array::error::Error) -> Refusal {

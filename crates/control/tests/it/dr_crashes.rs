@@ -125,7 +125,7 @@ fn each_planted_bug_of_dr_groups_is_noticed_within_a_few_seeds() {
 #[test]
 fn each_planted_bug_of_groups_over_two_pools_is_noticed() {
     use control::planted::DrBug;
-    let bugs = [(DrBug::NamedPartRemovedFirst, 39), (DrBug::ServedByParts, 21)];
+    let bugs = [(DrBug::NamedPartRemovedFirst, 39), (DrBug::ServedByParts, 2)];
     crate::planted::assert_dr_bugs_panic(bugs, 60, live_in_two_pools);
 }
 
