@@ -24,7 +24,7 @@ use crate::{
     step,
     test_build::TestBuild,
     test_output::Tally,
-    watched_program::{self, Ended},
+    watched_program::{self, ProgramEnd},
 };
 use anyhow::{Context, Result, bail};
 use std::{
@@ -204,11 +204,11 @@ pub fn run_counted(name: &str, command: &mut Command, patience: Duration, tally:
         }
     };
     let ended = watched_program::run(command, patience, hear).context(name.to_owned())?;
-    if let Ended::Silent(below) = &ended {
+    if let ProgramEnd::Silent(below) = &ended {
         tally.ended_silent(patience, below);
     }
     tally.end_of_output();
-    if let Ended::Itself(status) = ended
+    if let ProgramEnd::Itself(status) = ended
         && !status.success()
         && tally.failed == failed_before
     {

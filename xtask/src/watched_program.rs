@@ -14,9 +14,9 @@ use std::{
     time::Duration,
 };
 
-/// How a watched program ended.
+/// The end of a watched program.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum ProgramEnd {
     /// By itself.
     Itself(ExitStatus),
     /// It was ended, with the programs below it, whose command lines are here.
@@ -24,7 +24,11 @@ pub(crate) enum Ended {
 }
 
 /// Runs a program to its end, giving each line of its standard output to `hear`; ends it after `patience` without one.
-pub(crate) fn run(command: &mut Command, patience: Duration, mut hear: impl FnMut(&str)) -> Result<Ended> {
+pub(crate) fn run(
+    command: &mut Command,
+    patience: Duration,
+    mut hear: impl FnMut(&str),
+) -> Result<ProgramEnd> {
     let program = command.get_program().to_owned();
     let child = command.stdout(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot start {program:?}"))?;
@@ -42,8 +46,8 @@ pub(crate) fn run(command: &mut Command, patience: Duration, mut hear: impl FnMu
                 let line = line.with_context(|| format!("reading the output of {program:?}"))?;
                 hear(&String::from_utf8_lossy(&line));
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Ended::Itself(child.wait()?)),
-            Err(mpsc::RecvTimeoutError::Timeout) => return Ok(Ended::Silent(end(&mut child)?)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(ProgramEnd::Itself(child.wait()?)),
+            Err(mpsc::RecvTimeoutError::Timeout) => return Ok(ProgramEnd::Silent(end(&mut child)?)),
         }
     }
 }
@@ -99,7 +103,7 @@ impl Process {
 mod tests {
     use super::*;
 
-    fn run_line(line: &str, patience: Duration) -> (Ended, Vec<String>) {
+    fn run_line(line: &str, patience: Duration) -> (ProgramEnd, Vec<String>) {
         let mut heard = Vec::new();
         let mut command = Command::new("sh");
         let ended = run(command.args(["-c", line]), patience, |line| heard.push(line.to_owned())).unwrap();
@@ -111,7 +115,7 @@ mod tests {
         let line = "echo one; echo two; sh -c 'sleep 3000; true'; echo three";
         let (ended, heard) = run_line(line, Duration::from_millis(300));
         assert_eq!(heard, ["one", "two"]);
-        let Ended::Silent(below) = ended else { panic!("{ended:?}") };
+        let ProgramEnd::Silent(below) = ended else { panic!("{ended:?}") };
         assert_eq!(below, ["sh -c sleep 3000; true", "sleep 3000"]);
     }
 
@@ -119,6 +123,6 @@ mod tests {
     fn a_program_that_ends_is_heard_whole() {
         let (ended, heard) = run_line("echo one; printf two; exit 3", Duration::from_secs(60));
         assert_eq!(heard, ["one", "two"]);
-        assert!(matches!(&ended, Ended::Itself(status) if status.code() == Some(3)), "{ended:?}");
+        assert!(matches!(&ended, ProgramEnd::Itself(status) if status.code() == Some(3)), "{ended:?}");
     }
 }

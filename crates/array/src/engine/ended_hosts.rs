@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{cell::RefCell, collections::BTreeMap};
 
-/// How often the hosts of a volume were refused at an end before a command began.
+/// The ends at which the hosts of a volume were refused, before a command began.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostsEnds(u64);

@@ -93,7 +93,7 @@ pub struct PrimaryGroup {
     /// The highest stamp of a record that was taken. What is above it in `has` is of cuts.
     recorded: Cell<Stamp>,
     role_record: Cell<RoleRecord>,
-    /// What this side had when it stood down: all of it, and nothing else, is at the peer.
+    /// The stamp up to which this side had everything when it stood down: all of it, and nothing else, is at the peer.
     handed_over_at: Cell<Stamp>,
     promise: PeerPromise,
     /// Of a part of a group with a witness: since then not all parts lead here.

@@ -104,7 +104,7 @@ impl PartSite {
         }
     }
 
-    /// What was done; never returns if the pool has failed and may.
+    /// The result of something; never returns if the pool has failed and may.
     async fn done<T>(&self, done: Result<T, impl fmt::Display>) -> T {
         match done {
             Ok(done) => done,

@@ -337,7 +337,7 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
     all.sites.iter().map(|site| site.takeovers.get()).sum()
 }
 
-/// What the drives of both sites do.
+/// Behaviour of the drives of both sites.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drives {
     Well,

@@ -212,7 +212,7 @@ impl WatchedSite {
         self.has_failed.set(false);
     }
 
-    /// What was done; never returns if the pool has failed and may.
+    /// The result of something; never returns if the pool has failed and may.
     async fn done<T>(&self, part: &WatchedPart, done: Result<T, impl fmt::Display>) -> T {
         match done {
             Ok(done) => done,
