@@ -1,6 +1,6 @@
 //! The program while it exports, and those who judge what it exports.
 
-use crate::spindle::{Bench, Watchdog, json_of, signal};
+use crate::spindle::{Bench, json_of, signal, watched_output};
 use std::{
     io::{BufRead, BufReader},
     path::Path,
@@ -88,13 +88,7 @@ pub fn is_installed(program: &str, package: &str) -> bool {
 
 /// Output of a judge. One that hangs is ended: libiscsi, for one, connects without an end to a target that went.
 pub fn judged(program: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program);
-    let child = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = child.spawn().unwrap();
-    let watch = Watchdog::over(&child);
-    let output = child.wait_with_output().unwrap();
-    watch.call_off();
-    output
+    watched_output(Command::new(program).args(arguments).stdin(Stdio::null()))
 }
 
 /// Output of a judge that found nothing.

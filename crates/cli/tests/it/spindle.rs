@@ -68,13 +68,7 @@ impl Bench {
 
     /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> ProgramOutput {
-        let mut command = self.command(arguments);
-        let child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let watch = Watchdog::over(&child);
-        let output = child.wait_with_output().expect("the program ends");
-        watch.call_off();
-        self.said(output)
+        self.said(watched_output(&mut self.command(arguments)))
     }
 
     /// Runs the program and interrupts it, as Ctrl-C does, once `when` returns true.
@@ -123,6 +117,15 @@ impl Bench {
     pub fn inventory(&self, name: &str) -> BTreeMap<PathBuf, String> {
         inventory(&self.path(name))
     }
+}
+
+/// Output of a program, which is ended if it hangs.
+pub fn watched_output(command: &mut Command) -> Output {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let watch = Watchdog::over(&child);
+    let output = child.wait_with_output().expect("the program ends");
+    watch.call_off();
+    output
 }
 
 /// Ends a program that hangs, so that the test fails.

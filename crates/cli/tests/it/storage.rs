@@ -45,10 +45,17 @@ impl LoopDevice {
             eprintln!("skipped: no loop device to be had");
         }
         let path = PathBuf::from(String::from_utf8(output?.stdout).expect("UTF-8").trim());
-        // `blockdev --setro` belongs to the number and outlives the file attached to it: a write would be answered with
-        // "Operation not permitted", whoever set it.
-        succeeds(Command::new("blockdev").arg("--setrw").arg(&path)).expect("a device that can be written");
-        Some(Self { path, image: folder })
+        let device = Self { path, image: folder };
+        // `blockdev --setro` belongs to the number and outlives the file attached to it, whoever set it.
+        device.refuse_writes(false);
+        Some(device)
+    }
+
+    /// Has the kernel answer each write with "Operation not permitted" from now on, or no more.
+    pub fn refuse_writes(&self, are_refused: bool) {
+        let flag = if are_refused { "--setro" } else { "--setrw" };
+        succeeds(Command::new("blockdev").arg(flag).arg(&self.path))
+            .expect("blockdev works on a loop device");
     }
 
     pub fn path(&self) -> &Path {
@@ -116,6 +123,8 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
+        // A test that failed may have left it so, and the number is used again.
+        let _ = Command::new("blockdev").arg("--setrw").arg(&self.path).status();
         let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
     }
 }

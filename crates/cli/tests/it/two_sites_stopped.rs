@@ -7,19 +7,15 @@ use crate::{
     two_sites::{Site, has_clients, paired_with_both},
     two_sites_auto::{Witness, is_protected},
 };
-use std::{path::Path, process::Command, thread, time::Duration};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 const SERVED: &str =
     "[[volume]]\nname = 'disk'\ngroup = 'shelf'\ngb = 0.125\n[[nbd]]\nname = 'disk'\nvolume = 'shelf/disk'\n";
 const FILES: &str = "[[group]]\nname = 'shelf'\ndrives = 2\ndrive_gb = 0.4\n";
-
-/// The kernel answers each write to these drives with an error from now on, or does not.
-fn refuse_writes(drives: &[LoopDevice], are_refused: bool) {
-    for drive in drives {
-        let flag = if are_refused { "--setro" } else { "--setrw" };
-        assert!(Command::new("blockdev").arg(flag).arg(drive.path()).status().unwrap().success());
-    }
-}
 
 #[test]
 fn a_primary_whose_drives_refuse_all_writes_is_taken_over_without_a_person() {
@@ -45,8 +41,8 @@ fn a_primary_whose_drives_refuse_all_writes_is_taken_over_without_a_person() {
     };
     let mut writing = by(&boston, "do_verify=0", [PART; JOBS as usize]).spawn().unwrap();
     thread::sleep(Duration::from_millis(1500));
-    refuse_writes(&drives, true);
-    let refused = std::time::Instant::now();
+    drives.iter().for_each(|drive| drive.refuse_writes(true));
+    let refused = Instant::now();
     until("fio hears of it", || writing.try_wait().unwrap().is_some());
     let lengths = answered_lengths(&boston.bench);
     assert!(lengths.iter().sum::<u64>() > 50 * BLOCK, "{lengths:?}");
@@ -61,7 +57,7 @@ fn a_primary_whose_drives_refuse_all_writes_is_taken_over_without_a_person() {
     boston.refused("failover sg1", "takes no writes");
 
     // Its drives are well again: once its pool is open it follows.
-    refuse_writes(&drives, false);
+    drives.iter().for_each(|drive| drive.refuse_writes(false));
     boston.kill();
     boston.start();
     until("boston follows", || boston.is("secondary", "following") && denver.is("primary", "streaming"));

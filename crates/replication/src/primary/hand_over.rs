@@ -134,8 +134,8 @@ impl PrimaryGroup {
     ///
     /// # Errors
     ///
-    /// The pool takes no writes. The group does not stream, or stops to, or the peer does not have everything in time; then this side goes on as
-    /// primary, as it does if the owner drops this before its end. Or the role cannot be recorded.
+    /// The pool takes no writes. The group does not stream, or stops to, or the peer does not have everything in time; then
+    /// this side goes on as primary, as it does if the owner drops this before its end. Or the role cannot be recorded.
     pub async fn hand_over(&self) -> Result<(), HandOverError> {
         if self.session.borrow().is_handing_over() || self.role_record.get() != RoleRecord::NotBegun {
             return Err(HandOverError::UnderWay);

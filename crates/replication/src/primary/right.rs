@@ -248,8 +248,8 @@ impl PrimaryGroup {
         }
     }
 
-    /// For a whole lease other parts of the group have not led here, or the pool of one has stopped, and the peer has everything that hosts were answered:
-    /// it may take over all of them.
+    /// For a whole lease other parts of the group have not led here, or the pool of one has stopped, and the peer has
+    /// everything that hosts were answered: it may take over all of them.
     fn is_left_by_parts(&self) -> bool {
         let session = self.session.borrow();
         let (Some(since), Some(keeper)) = (self.lacks_parts_since.get(), self.member.keeper()) else {

@@ -89,19 +89,13 @@ impl Scene {
     /// A channel that came to its end is not there any more: the parts that have none get one.
     fn reconnect_ended(&self, random: &mut Random) {
         self.choose();
-        self.sites.iter().for_each(|site| self.revive(site, random));
+        self.sites.iter().for_each(|site| site.revive(self.mode, random));
         for part in 0..PARTS {
             let is_up = self.lines.borrow()[part].as_ref().is_some_and(|line| line.is_whole());
             if !is_up {
                 self.connect(part, random);
             }
         }
-    }
-
-    /// Opens the pools of a site again that have stopped.
-    fn revive(&self, site: &Rc<JointSite>, random: &mut Random) {
-        let revived = site.revive(self.mode, random);
-        self.ledger.pools_failed.update(|count| count + revived);
     }
 
     /// If both sites have answered what the other one lacks, that of the primary counts.
@@ -133,7 +127,7 @@ impl Scene {
         self.cut_all();
         let bounds = self.loss_bounds(to);
         for round in 0.. {
-            self.revive(to, random);
+            to.revive(self.mode, random);
             let first = random.below(PARTS as u64) as usize;
             to.parts[first].send(PartOrder::Promote);
             if round == 0 && random.percent(40.0) {
@@ -433,14 +427,17 @@ fn a_group_over_two_pools_is_shown_in_one_state_whatever_fails() {
     live_all(seeds(8, 2_000), live);
 }
 
+fn pools_of(sites: &[Rc<JointSite>; 2]) -> Vec<Rc<Site>> {
+    sites.iter().flat_map(|site| &site.parts).map(|part| Rc::clone(&part.site)).collect()
+}
+
 #[test]
 fn a_group_over_two_pools_is_shown_in_one_state_though_drives_are_slow() {
     live_all(seeds(6, 1_000), |seed| {
         live_beside(seed, mode_of(seed), move |world, (sites, ledger)| {
             ledger.is_slow.set(true);
-            let all = sites.iter().flat_map(|site| &site.parts).map(|part| Rc::clone(&part.site));
-            let is_slow = Rc::clone(&ledger.is_slow);
-            drop(world.spawn("slow drives", slow_drives(world.clone(), all.collect(), (600, is_slow))));
+            let slow = slow_drives(world.clone(), pools_of(sites), (600, Rc::clone(&ledger.is_slow)));
+            drop(world.spawn("slow drives", slow));
         });
     });
 }
@@ -452,14 +449,14 @@ fn a_group_over_two_pools_is_shown_in_one_state_though_drives_refuse() {
     live_all(seeds(4, 213), |seed| {
         live_beside(seed, mode_of(seed), move |world, (sites, ledger)| {
             ledger.is_slow.set(true);
-            let all = sites.iter().flat_map(|site| &site.parts).map(|part| Rc::clone(&part.site));
-            let all: Vec<_> = all.inspect(|site| site.may_fail.set(true)).collect();
+            let all = pools_of(sites);
+            all.iter().for_each(|site| site.may_fail.set(true));
             for site in sites {
                 site.crash(&mut Random::new(seed, "a first crash"));
                 site.start(mode_of(seed));
             }
-            let is_ill = Rc::clone(&ledger.is_slow);
-            drop(world.spawn("ill drives", ill_drives(world.clone(), all, (1_200, is_ill))));
+            let ill = ill_drives(world.clone(), all, (1_200, Rc::clone(&ledger.is_slow)));
+            drop(world.spawn("ill drives", ill));
         });
     });
 }

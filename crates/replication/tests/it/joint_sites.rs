@@ -21,7 +21,6 @@ use replication::{
 use std::{
     cell::{Cell, RefCell},
     convert::Infallible,
-    fmt,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -71,8 +70,6 @@ pub struct PartSite {
     pub flow: RefCell<Option<PartFlow>>,
     pub orders: RefCell<UnboundedSender<PartOrder>>,
     pub hands_over: Cell<bool>,
-    /// Its pool has stopped, as its drives may refuse what they are asked.
-    pub has_failed: Rc<Cell<bool>>,
     commands: RefCell<UnboundedSender<PoolCommand>>,
 }
 
@@ -104,18 +101,6 @@ impl PartSite {
         }
     }
 
-    /// The result of something; never returns if the pool has failed and may.
-    async fn done<T>(&self, done: Result<T, impl fmt::Display>) -> T {
-        match done {
-            Ok(done) => done,
-            Err(error) => {
-                assert!(self.site.may_fail.get(), "a pool failed: {error}");
-                self.has_failed.set(true);
-                std::future::pending().await
-            }
-        }
-    }
-
     pub fn send(&self, order: PartOrder) {
         // A pool that is down takes none.
         let _ = self.orders.borrow().send(order);
@@ -129,7 +114,6 @@ impl JointSite {
             flow: RefCell::default(),
             orders: RefCell::new(unbounded_channel().0),
             hands_over: Cell::new(false),
-            has_failed: Rc::default(),
             commands: RefCell::new(unbounded_channel().0),
         };
         let (joint, reign) = (RefCell::new(JointGroup::new(PARTS)), Cell::new(0));
@@ -164,14 +148,14 @@ impl JointSite {
         place.site.node.start(move |world| async move { own.live(world, part, mode, taken).await });
     }
 
-    /// Opens pools again that have stopped. Returns their number.
-    pub fn revive(self: &Rc<Self>, mode: ReplicationMode, random: &mut Random) -> usize {
-        let failed: Vec<usize> = (0..PARTS).filter(|&part| self.parts[part].has_failed.get()).collect();
-        for &part in &failed {
-            self.crash_part(part, random);
-            self.start_part(part, mode);
+    /// Opens pools again that have stopped.
+    pub fn revive(self: &Rc<Self>, mode: ReplicationMode, random: &mut Random) {
+        for part in 0..PARTS {
+            if self.parts[part].site.has_failed.get() {
+                self.crash_part(part, random);
+                self.start_part(part, mode);
+            }
         }
-        failed.len()
     }
 
     pub fn crash(&self, random: &mut Random) {
@@ -184,15 +168,16 @@ impl JointSite {
             _ => self.parts[part].site.node.cut_power(),
         }
         self.parts[part].flow.take();
-        self.parts[part].has_failed.set(false);
+        self.parts[part].site.has_failed.set(false);
         self.reign.update(|reign| reign + 1);
     }
 
     /// Hosts may use the volumes of all parts. A pool that has stopped shows what it had before the writes that failed, and has
     /// them once it is open again.
     pub fn serves(&self) -> bool {
-        let leads =
-            |part: &PartSite| !part.has_failed.get() && part.leader().is_some_and(|group| group.serves());
+        let leads = |part: &PartSite| {
+            !part.site.has_failed.get() && part.leader().is_some_and(|group| group.serves())
+        };
         self.parts.iter().all(leads) && self.joint.borrow().all_serve()
     }
 
@@ -227,20 +212,23 @@ impl JointSite {
     ) {
         let place = &self.parts[part];
         let member = place.site.open_member(&world).await;
-        place.site.watch(&world, &member, &place.has_failed);
+        place.site.watch(&world, &member);
         let (commands, taken) = unbounded_channel();
         *place.commands.borrow_mut() = commands;
         delete_clone(member.pool()).await;
         let served = (Rc::clone(&self), part, Rc::clone(member.pool()));
         drop(world.spawn("work of a pool", serve(world.clone(), served, taken)));
         member.use_joint(Arc::clone(&self.joint.borrow()), part);
-        place.done(member.end_going_back().await).await;
+        place.site.done(member.end_going_back().await).await;
         let (mut has, mut returns) = (member.position_after_opening().unwrap(), true);
         let mut is_in_doubt = true;
         loop {
             let role = member.state().role;
             // As the daemon does it.
-            place.done(member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await).await;
+            place
+                .site
+                .done(member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await)
+                .await;
             match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returns), has);
@@ -260,7 +248,7 @@ impl JointSite {
                         PrimaryEnd::HandedOver { has: handed, .. } => (has, is_in_doubt) = (handed, false),
                         _ => {}
                     }
-                    let now = place.done(member.position_after_leading(has).await).await;
+                    let now = place.site.done(member.position_after_leading(has).await).await;
                     (has, is_in_doubt) = (now, is_in_doubt || now > has);
                 }
                 SiteRole::Secondary => {
@@ -329,12 +317,12 @@ async fn lead(
             PartOrder::Connect(line) => line,
             PartOrder::Promote if group.serves() => continue,
             PartOrder::Yield => {
-                place.done(group.member().yield_to_peer().await).await;
+                place.site.done(group.member().yield_to_peer().await).await;
                 return PrimaryEnd::StoodDown;
             }
             PartOrder::Promote => {
                 // It returned, and does not wait for the other site: what it writes is of a new epoch.
-                place.done(group.member().yield_to_peer().await).await;
+                place.site.done(group.member().yield_to_peer().await).await;
                 place.send(PartOrder::Promote);
                 return PrimaryEnd::StoodDown;
             }
@@ -347,7 +335,7 @@ async fn lead(
         place.hands_over.set(false);
         match end {
             PrimaryEnd::Channel(_) => {}
-            PrimaryEnd::Failed(error) => place.done(Err(error)).await,
+            PrimaryEnd::Failed(error) => place.site.done(Err(error)).await,
             end => return end,
         }
     }
@@ -380,9 +368,9 @@ async fn follow(
             PartOrder::Connect(line) => match group.run(&line).await {
                 SecondaryEnd::Channel(_) => {}
                 SecondaryEnd::TakenOver(_) => return,
-                SecondaryEnd::Failed(error) => place.done(Err(error)).await,
+                SecondaryEnd::Failed(error) => place.site.done(Err(error)).await,
             },
-            PartOrder::Yield => place.done(group.member().yield_to_peer().await).await,
+            PartOrder::Yield => place.site.done(group.member().yield_to_peer().await).await,
             PartOrder::Promote => {
                 let mut epoch = [0; 16];
                 world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
@@ -428,7 +416,6 @@ pub struct JointLedger {
     pub is_over: Cell<bool>,
     /// Drives are slow, or refuse what they are asked: what was begun takes long.
     pub is_slow: Rc<Cell<bool>>,
-    pub pools_failed: Cell<usize>,
     /// No new writes for now.
     pub is_draining: Cell<bool>,
     pub under_way: Cell<usize>,

@@ -22,6 +22,7 @@ use replication::{
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
+    fmt,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -175,6 +176,8 @@ pub struct Site {
     pub has_locks: Cell<bool>,
     /// Drives may refuse what they are asked.
     pub may_fail: Cell<bool>,
+    /// The pool has stopped since it was opened.
+    pub has_failed: Rc<Cell<bool>>,
 }
 
 impl Site {
@@ -210,7 +213,8 @@ impl Site {
         };
         let kept = Rc::new(RefCell::new(state));
         let (kept_mode, has_locks, may_fail) = (Rc::default(), Cell::new(false), Cell::new(false));
-        Rc::new(Self { node: Rc::clone(node), number, devices, kept, kept_mode, has_locks, may_fail })
+        let (node, has_failed) = (Rc::clone(node), Rc::default());
+        Rc::new(Self { node, number, devices, kept, kept_mode, has_locks, may_fail, has_failed })
     }
 
     pub fn records(&self, world: &World) -> Rc<dyn GroupRecords> {
@@ -278,12 +282,24 @@ impl Site {
         member
     }
 
+    /// The result of something; never returns if the pool has failed and may.
+    pub async fn done<T>(&self, done: Result<T, impl fmt::Display>) -> T {
+        match done {
+            Ok(done) => done,
+            Err(error) => {
+                assert!(self.may_fail.get(), "a pool failed: {error}");
+                self.has_failed.set(true);
+                std::future::pending().await
+            }
+        }
+    }
+
     /// Notes that the pool has stopped, as the server notices it, if drives may refuse what they are asked.
-    pub fn watch(&self, world: &World, member: &Rc<GroupMember>, has_failed: &Rc<Cell<bool>>) {
+    pub fn watch(&self, world: &World, member: &Rc<GroupMember>) {
         if !self.may_fail.get() {
             return;
         }
-        let (clock, member, has_failed) = (world.clone(), Rc::clone(member), Rc::clone(has_failed));
+        let (clock, member, has_failed) = (world.clone(), Rc::clone(member), Rc::clone(&self.has_failed));
         drop(world.spawn("a look at the pool", async move {
             while !member.has_pool_stopped() {
                 clock.sleep(Duration::from_millis(1)).await;
@@ -570,20 +586,6 @@ impl Numbers {
     }
 }
 
-/// Drives of any of these pools are slow for a while, again and again, up to so many milliseconds each time.
-pub async fn slow_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {
-    let mut random = world.random("slow drives");
-    let slow = FaultPlan { slow_percent: 20.0, slow_span: Duration::from_millis(50), ..FaultPlan::none() };
-    while is_on.get() {
-        let site = &sites[random.below(sites.len() as u64) as usize];
-        let one = random.percent(50.0).then(|| random.below(2) as usize);
-        site.trouble_drives(one, &slow);
-        world.sleep(Duration::from_millis(random.below(each_ms))).await;
-        site.trouble_drives(None, &FaultPlan::none());
-        world.sleep(Duration::from_millis(random.below(each_ms))).await;
-    }
-}
-
 /// Ways in which drives refuse what they are asked.
 pub fn refusing(random: &mut Random) -> FaultPlan {
     match random.below(4) {
@@ -600,16 +602,38 @@ pub fn refusing(random: &mut Random) -> FaultPlan {
     }
 }
 
-/// Drives of any of these pools refuse what they are asked for a while, one or all of a pool, again and again.
+/// Drives of any of these pools are slow for a while, again and again, up to so many milliseconds each time.
+pub async fn slow_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {
+    let slow = |_: &mut Random| FaultPlan {
+        slow_percent: 20.0,
+        slow_span: Duration::from_millis(50),
+        ..FaultPlan::none()
+    };
+    let random = world.random("slow drives");
+    trouble_again_and_again(world, sites, (random, slow), ([each_ms, each_ms], is_on)).await;
+}
+
+/// Drives of any of these pools refuse what they are asked for a while, again and again: for a quarter of the milliseconds
+/// at most.
 pub async fn ill_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {
-    let mut random = world.random("ill drives");
+    let random = world.random("ill drives");
+    trouble_again_and_again(world, sites, (random, refusing), ([each_ms / 4, each_ms], is_on)).await;
+}
+
+/// One drive of a pool or all have faults, then none has; each for so many milliseconds at most.
+async fn trouble_again_and_again(
+    world: World,
+    sites: Vec<Rc<Site>>,
+    (mut random, faults): (Random, impl Fn(&mut Random) -> FaultPlan),
+    ([ill_ms, well_ms], is_on): ([u64; 2], Rc<Cell<bool>>),
+) {
     while is_on.get() {
         let site = &sites[random.below(sites.len() as u64) as usize];
         let one = random.percent(50.0).then(|| random.below(2) as usize);
-        site.trouble_drives(one, &refusing(&mut random));
-        world.sleep(Duration::from_millis(random.below(each_ms / 4))).await;
+        site.trouble_drives(one, &faults(&mut random));
+        world.sleep(Duration::from_millis(random.below(ill_ms))).await;
         site.trouble_drives(None, &FaultPlan::none());
-        world.sleep(Duration::from_millis(random.below(each_ms))).await;
+        world.sleep(Duration::from_millis(random.below(well_ms))).await;
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::{
     seeds::escaped,
     sites::Site,
-    watched_lives::{Life, make_pools},
+    watched_lives::{Life, make_pools, two_sites},
     watched_sites::SimWitness,
 };
-use replication::{connect::SiteRole, planted::ReplicationBug};
+use replication::planted::ReplicationBug;
 use std::{rc::Rc, time::Duration};
 use world::{
     World,
@@ -61,11 +61,7 @@ async fn refused(world: World, sites: [Vec<Rc<Site>>; 2], are_lines_cut: bool) {
 
 fn live(seed: u64, has_parts: bool, are_lines_cut: bool) {
     let mut simulation = Simulation::new(seed);
-    let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)].map(|(number, role)| {
-        let first = Site::new(&mut simulation, number, role);
-        let second = has_parts.then(|| first.beside(&mut simulation, number + 2, role));
-        [first].into_iter().chain(second).collect::<Vec<_>>()
-    });
+    let sites = two_sites(&mut simulation, has_parts);
     simulation.run(SimLimits::generous(), |world| refused(world, sites, are_lines_cut)).completed();
 }
 

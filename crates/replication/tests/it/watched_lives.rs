@@ -205,10 +205,10 @@ impl Life {
     /// Starts sites again of which a pool has stopped.
     fn revive(&self) {
         for site in &self.sites {
-            if site.has_failed.get() {
+            if site.has_failed() {
                 site.node().crash();
                 site.note_crash();
-                self.pools_failed.set(self.pools_failed.get() + 1);
+                self.pools_failed.update(|count| count + 1);
                 site.start(MODE);
             }
         }
@@ -323,7 +323,7 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
     }
     are_troubled.set(false);
     if drives == Drives::Ill {
-        // What they refuse last comes before the pools are opened for the last time.
+        // The last refusals come before the last opening of the pools.
         world.sleep(Duration::from_secs(2)).await;
         println!("note: {} pools stopped", all.pools_failed.get());
     }
@@ -350,13 +350,18 @@ fn live(seed: u64, has_parts: bool) -> u32 {
     live_with(seed, has_parts, Drives::Well)
 }
 
+/// A primary and a secondary, which are down, of a group in one pool of each or in two.
+pub fn two_sites(simulation: &mut Simulation, has_parts: bool) -> [Vec<Rc<Site>>; 2] {
+    [(1, SiteRole::Primary), (2, SiteRole::Secondary)].map(|(number, role)| {
+        let first = Site::new(simulation, number, role);
+        let second = has_parts.then(|| first.beside(simulation, number + 2, role));
+        [first].into_iter().chain(second).collect()
+    })
+}
+
 fn live_with(seed: u64, has_parts: bool, drives: Drives) -> u32 {
     let mut simulation = Simulation::new(seed);
-    let sites = [(1, SiteRole::Primary), (2, SiteRole::Secondary)].map(|(n, role)| {
-        let first = Site::new(&mut simulation, n, role);
-        let second = has_parts.then(|| first.beside(&mut simulation, n + 2, role));
-        [first].into_iter().chain(second).collect::<Vec<_>>()
-    });
+    let sites = two_sites(&mut simulation, has_parts);
     assert_eq!(sites[0][0].kept.borrow().fence, Fence(1));
     simulation.run(SimLimits::generous(), |world| life(world, sites, drives)).completed()
 }

@@ -23,7 +23,6 @@ use replication::{
 };
 use std::{
     cell::{Cell, RefCell},
-    fmt,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -139,8 +138,6 @@ pub struct WatchedSite {
     pub takeovers: Cell<u32>,
     /// Nobody gets a connection to it.
     pub is_paused: Cell<bool>,
-    /// A pool of it has stopped, as its drives may refuse what they are asked.
-    pub has_failed: Rc<Cell<bool>>,
 }
 
 /// A part of the group, or all of it.
@@ -186,7 +183,6 @@ impl WatchedSite {
                 joint: RefCell::default(),
                 takeovers: Cell::new(0),
                 is_paused: Cell::new(false),
-                has_failed: Rc::default(),
             })
         })
     }
@@ -208,20 +204,13 @@ impl WatchedSite {
             part.secondary.take();
             part.hands_over.set(false);
             *part.requests.borrow_mut() = unbounded_channel().0;
+            part.site.has_failed.set(false);
         }
-        self.has_failed.set(false);
     }
 
-    /// The result of something; never returns if the pool has failed and may.
-    async fn done<T>(&self, part: &WatchedPart, done: Result<T, impl fmt::Display>) -> T {
-        match done {
-            Ok(done) => done,
-            Err(error) => {
-                assert!(part.site.may_fail.get(), "a pool failed: {error}");
-                self.has_failed.set(true);
-                std::future::pending().await
-            }
-        }
+    /// A pool of it has stopped.
+    pub fn has_failed(&self) -> bool {
+        self.parts.iter().any(|part| part.site.has_failed.get())
     }
 
     pub fn start(self: &Rc<Self>, mode: ReplicationMode) {
@@ -280,14 +269,14 @@ impl WatchedSite {
         if let Some(joint) = &*self.joint.borrow() {
             member.use_joint(Arc::clone(joint), index);
         }
-        part.site.watch(&world, &member, &self.has_failed);
-        self.done(part, member.end_going_back().await).await;
+        part.site.watch(&world, &member);
+        part.site.done(member.end_going_back().await).await;
         let (mut has, mut returned) = (member.position_after_opening().unwrap(), true);
         loop {
             let role = member.state().role;
             // As the daemon does it.
             let marked = member.pool().set_replica(&member.ids(), role == SiteRole::Secondary).await;
-            self.done(part, marked).await;
+            part.site.done(marked).await;
             (has, returned) = match role {
                 SiteRole::Primary => {
                     let group = PrimaryGroup::begin(&world, &member, (mode, returned), has);
@@ -297,7 +286,7 @@ impl WatchedSite {
                     part.primary.take();
                     group.refuse_hosts();
                     group.end();
-                    let has = self.done(part, member.position_after_leading(next.0).await).await;
+                    let has = part.site.done(member.position_after_leading(next.0).await).await;
                     (has, next.1 || has > next.0)
                 }
                 SiteRole::Secondary => {
@@ -343,7 +332,7 @@ impl WatchedSite {
                     let has = group.session().has().stamps()[0];
                     group.refuse_hosts();
                     group.end();
-                    self.done(part, group.member().step_back(has).await).await;
+                    part.site.done(group.member().step_back(has).await).await;
                     return (has, true);
                 }
                 continue;
@@ -360,7 +349,7 @@ impl WatchedSite {
                 PrimaryEnd::HandedOver { has, .. } => return (has, false),
                 PrimaryEnd::Fetched(fetched) => return (fetched, true),
                 PrimaryEnd::StoodDown => return (has, true),
-                PrimaryEnd::Failed(error) => self.done(part, Err(error)).await,
+                PrimaryEnd::Failed(error) => part.site.done(Err(error)).await,
             }
         }
     }
@@ -404,8 +393,8 @@ impl WatchedSite {
                     world.random(&format!("epoch {:?}", world.now())).fill(&mut epoch);
                     let fence = Fence(group.member().state().fence.0 + 1);
                     match group.member().joint().is_some() {
-                        true => drop(self.done(part, group.promote_part(EpochId(epoch), fence).await).await),
-                        false => drop(self.done(part, group.promote(EpochId(epoch), fence).await).await),
+                        true => drop(part.site.done(group.promote_part(EpochId(epoch), fence).await).await),
+                        false => drop(part.site.done(group.promote(EpochId(epoch), fence).await).await),
                     }
                     self.takeovers.set(self.takeovers.get() + 1);
                     return;
@@ -415,7 +404,7 @@ impl WatchedSite {
             match group.run(&line.expect("the test keeps it")).await {
                 SecondaryEnd::Channel(_) => {}
                 SecondaryEnd::TakenOver(_) => return,
-                SecondaryEnd::Failed(error) => self.done(part, Err(error)).await,
+                SecondaryEnd::Failed(error) => part.site.done(Err(error)).await,
             }
         }
     }
