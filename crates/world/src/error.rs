@@ -36,6 +36,8 @@ pub enum IoErrorKind {
     Damaged,
     /// The peer is unreachable or closed the connection, or the device was removed.
     Disconnected,
+    /// The data are on another device now, which has the name of this one. Nobody is answered: who connects again finds it.
+    Moved,
     /// Any other cause; the source names it.
     Other,
 }

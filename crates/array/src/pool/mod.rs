@@ -61,8 +61,8 @@ pub use crate::engine::{
 pub use crate::failure_sets::{SETS_FROM_DRIVES, failure_set_count};
 pub use clones::NewClone;
 pub use copy::{
-    CopySource, FinishedCopy, INCOMPLETE_END, MovedVolume, MovingHosts, RefreshedCopy, SourceLink,
-    SourceRequests, is_incomplete_copy, is_moved, serve_source, source_link,
+    CopySource, FinishedCopy, INCOMPLETE_END, MoveTerms, MovedVolume, MovingHosts, RefreshedCopy,
+    SourceHosts, SourceLink, SourceRequests, is_incomplete_copy, is_moved, serve_source, source_link,
 };
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use cut::{

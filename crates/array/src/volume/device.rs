@@ -3,7 +3,9 @@
 use super::{
     HostPath, MOVED_END,
     block_locks::{BlockLock, BlockLocks, BlockSpan},
-    check_range, io_error,
+    check_range,
+    command_gate::CommandGate,
+    io_error,
     rate_limiter::{RateLimiter, Rates},
 };
 use crate::{
@@ -26,15 +28,20 @@ pub struct Volume {
     pub(super) host: Rc<HostPath>,
     pub(super) number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
+    gate: Rc<CommandGate>,
     limiter: RateLimiter,
     /// [`Volume::force_write_cache`] was called.
     is_cache_forced: Cell<bool>,
 }
 
 impl Volume {
-    /// All handles of a volume have the same locks.
-    pub(crate) fn new(host: Rc<HostPath>, number: VolumeNumber, locks: Rc<BlockLocks>) -> Self {
-        Self { host, number, locks, limiter: RateLimiter::default(), is_cache_forced: Cell::default() }
+    /// All handles of a volume have the same locks and the same gate.
+    pub(crate) fn new(
+        host: Rc<HostPath>,
+        number: VolumeNumber,
+        (locks, gate): (Rc<BlockLocks>, Rc<CommandGate>),
+    ) -> Self {
+        Self { host, number, locks, gate, limiter: RateLimiter::default(), is_cache_forced: Cell::default() }
     }
 
     /// True if its setting lets writes without FUA wait for the next flush.
@@ -116,6 +123,15 @@ impl Volume {
         refusal.flatten().map_or_else(|| self.check_exists(), Err)
     }
 
+    /// Fails if the volume was moved to another pool, also while what was left of it is deleted.
+    fn check_here(&self) -> Result<()> {
+        let state = self.host.shared.state.borrow();
+        match state.catalogue.volume(self.number) {
+            Some(row) if row.name.ends_with(MOVED_END) => Err(Error::MovedElsewhere(row.name.clone())),
+            _ => Ok(()),
+        }
+    }
+
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
     pub(super) fn log(&self, parts: Vec<LogItem>, stability: Stability) -> LocalFuture<Result<()>> {
         self.log_timed(parts, stability, None)
@@ -141,8 +157,9 @@ impl Volume {
         released.map_err(|error| io_error(what, &error))
     }
 
-    /// A command of a host begins.
+    /// A command of a host begins; one that waited while the volume changed hands belongs elsewhere.
     fn begin_of_host(&self, what: &str) -> IoResult<HostsEnds> {
+        self.check_here().map_err(|error| io_error(what, &error))?;
         self.host.shared.begin_command_of_host(self.number).map_err(|error| io_error(what, &error))
     }
 
@@ -220,6 +237,7 @@ impl BlockDevice for VolumeDevice {
         let volume = Rc::clone(&self.0);
         let world = volume.host.shared.world.clone();
         Box::pin(world.spawn("volume read", async move {
+            let _under_way = volume.gate.enter().await;
             let begun = volume.begin_of_host("read")?;
             let length: usize = into.iter().map(|buffer| buffer.len()).sum();
             let read = volume.read_range(at, into).await?;
@@ -239,6 +257,7 @@ impl BlockDevice for VolumeDevice {
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume write", async move {
+            let _under_way = volume.gate.enter().await;
             let begun = volume.begin_of_host("write")?;
             volume.write_range(at, &from, stability).await?;
             volume.wait_for_release("write").await?;
@@ -265,6 +284,7 @@ impl BlockDevice for VolumeDevice {
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume discard", async move {
+            let _under_way = volume.gate.enter().await;
             let begun = volume.begin_of_host("discard")?;
             volume.discard_range(at, length.0).await?;
             volume.wait_for_release("discard").await?;

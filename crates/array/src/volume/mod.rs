@@ -10,6 +10,7 @@
 mod admission;
 mod block_locks;
 mod bounds;
+mod command_gate;
 mod device;
 mod extent_list;
 mod fair_queue;
@@ -30,6 +31,7 @@ mod write;
 pub(crate) use admission::Admission;
 pub(crate) use block_locks::{BlockLock, BlockLocks};
 pub use bounds::Bounds;
+pub(crate) use command_gate::{CommandGate, GateHold};
 pub use device::{Volume, VolumeDevice};
 pub(crate) use extent_list::{BLOCKS_AT_ONCE, ExtentList};
 pub(crate) use filling::{FilledPart, PartToFill};
@@ -113,6 +115,7 @@ pub(crate) fn io_error(what: &str, error: &Error) -> IoError {
         | Error::Drive { .. }
         | Error::NoSegment(_)
         | Error::CacheLost(_) => IoErrorKind::Medium,
+        Error::MovedElsewhere(_) => IoErrorKind::Moved,
         Error::Source(error) => error.kind(),
         _ => IoErrorKind::Other,
     };

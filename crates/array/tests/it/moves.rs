@@ -17,7 +17,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Job, Stability, World, sim::FaultPlan};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Job, Stability, World, sim::FaultPlan, with_deadline,
+};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 256;
@@ -94,6 +96,35 @@ fn a_volume_is_moved_with_its_snapshots_identity_and_settings() {
         // And back, where its name is free.
         pools[0].move_from(&pools[1], "store", "store", None, &Job::new(&world)).await.expect("it is moved");
         check_store(&pools[0]).await;
+    });
+}
+
+#[test]
+fn a_move_goes_on_although_the_snapshot_that_it_began_with_was_deleted_meanwhile() {
+    let mut both = TwoPools::new(424);
+    both.run(|world, devices| async move {
+        let pools = open_both(&world, &devices).await;
+        store(&pools).await;
+        let mut patience = Duration::ZERO;
+        while names(&pools[1]).is_empty() {
+            patience += Duration::from_micros(20);
+            let moving = Box::pin(move_store(&world, &pools, None));
+            assert!(with_deadline(world.sleep(patience), moving).await.is_none(), "it is interrupted");
+            // What it began goes on by itself.
+            world.sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(names(&pools[1]), ["store~copy"]);
+        assert_eq!(pools[1].snapshots("store~copy").expect("listed").len(), 0, "the first is not copied yet");
+        pools[0].delete_snapshot("store", "monday").await.expect("it is deleted");
+        // An incomplete copy of something else is nobody's to delete.
+        make_volume(&pools[0], "other", MIB).await.expect("it is made");
+        let other = pools[1].move_from(&pools[0], "other", "store", None, &Job::new(&world)).await;
+        assert!(matches!(other, Err(Error::OtherCopy(_))), "{other:?}");
+        move_store(&world, &pools, None).await.expect("it is moved");
+        assert_eq!(names(&pools[1]), ["store"]);
+        let blocks = bytes_of(&device(&pools[1], "store"), 40).await;
+        assert_eq!((blocks[0], blocks[15], blocks[30]), (3, 2, 1));
+        assert_eq!(pools[1].snapshots("store").expect("listed").len(), 1);
     });
 }
 

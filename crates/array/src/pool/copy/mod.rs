@@ -24,10 +24,11 @@ mod source_link;
 mod source_session;
 
 pub use refresh::RefreshedCopy;
-pub use relocation::{MovedVolume, is_moved};
+pub use relocation::{MoveTerms, MovedVolume, is_moved};
 pub use source_link::{SourceLink, SourceRequests, serve_source, source_link};
-pub use source_session::MovingHosts;
+pub(super) use source_session::HeldHosts;
 use source_session::SourceSession;
+pub use source_session::{MovingHosts, SourceHosts};
 
 use super::{
     NewSnapshot, NewVolume, Pool, SnapshotKey, VolumeInfo, VolumeKey, VolumeSetting, volumes::check_name,
@@ -92,7 +93,7 @@ impl Pool {
         self.check_new_copy(name)?;
         let point = source.ids()?;
         let flow = async |link| self.copy_over(&link, point, name, job).await;
-        beside(source.pool, None, flow).await
+        beside(source.pool, SourceHosts::Unused, flow).await
     }
 
     /// As [`Pool::copy_from`], from a pool that another thread may have.

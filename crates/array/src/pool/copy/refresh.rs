@@ -2,7 +2,7 @@
 
 use super::{
     super::{Pool, RollbackGoal, SnapshotKey, VolumeKey, rollback::RollbackStamp},
-    CopySource, PieceCopier, SourceLink, beside, incomplete_name,
+    CopySource, PieceCopier, SourceHosts, SourceLink, beside, incomplete_name,
 };
 use crate::{
     error::{Error, Result},
@@ -37,7 +37,7 @@ impl Pool {
     pub async fn refresh_from(&self, source: CopySource<'_>, name: &str, job: &Job) -> Result<RefreshedCopy> {
         let point = source.ids()?;
         let flow = async |link| self.refresh_over(&link, point, name, job).await;
-        beside(source.pool, None, flow).await
+        beside(source.pool, SourceHosts::Unused, flow).await
     }
 
     /// As [`Pool::refresh_from`], from a pool that another thread may have.

@@ -5,7 +5,8 @@
 //! 2. *Passes*: a snapshot of the move is taken, and what differs from the last one is copied, until a pass is short.
 //! 3. *Hold*: commands of hosts wait, and what differs is copied and made durable.
 //! 4. The volume in the old pool gets a name that nobody serves.
-//! 5. The copy gets name and identity of the volume, and hosts go on with it.
+//! 5. The copy gets name and identity of the volume, and hosts go on with it: by the device that they have, or once whoever
+//!    serves them has followed ([`MoveTerms::follow`]).
 //! 6. The old volume is deleted.
 //!
 //! Invariants:
@@ -17,7 +18,9 @@
 //! 3. A move that was interrupted goes on when it is called again: the snapshots that both volumes have say how far it
 //!    was.
 
-use super::{super::Pool, MovingHosts, SourceLink, beside, incomplete_name, source_session::PASS_NAME};
+use super::{
+    super::Pool, MovingHosts, SourceHosts, SourceLink, beside, incomplete_name, source_session::PASS_NAME,
+};
 use crate::{
     error::{Error, Result},
     format::{
@@ -29,12 +32,15 @@ use crate::{
     volume::{Bounds, MOVED_END, SwitchedVolume, VolumeDevice},
 };
 use std::time::Duration;
-use world::{BlockDevice, ByteCount, Job};
+use world::{BlockDevice, ByteCount, Job, LocalFuture};
 
-/// Hosts are held once a pass took no longer than this: the last one has less to do.
+/// Hosts that do not notice are held once a pass took no longer than this: the last one has less to do.
 const SHORT_PASS: Duration = Duration::from_millis(30);
 /// Passes without a short one among them, until the move says that it does not keep up.
 const PASSES_MAX: u32 = 24;
+
+/// Bytes of the identity of an incomplete copy that say the volume.
+const OF_VOLUME: usize = 8;
 
 /// True if a volume of this name was moved to another pool, and is not deleted yet.
 pub fn is_moved(name: &str) -> bool {
@@ -55,6 +61,21 @@ pub struct MovedVolume {
     pub held_for: Duration,
 }
 
+/// Terms of a move for those who serve the volume.
+pub struct MoveTerms<'t> {
+    /// Hosts are held once a pass took no longer than this.
+    pub short_pass: Duration,
+    /// Called with the name that the volume had, once it has its place in the new pool, and before the old one is deleted:
+    /// whoever serves it serves the new one from then on. It is called again if the move was interrupted.
+    pub follow: &'t dyn Fn(String) -> LocalFuture<Result<()>>,
+}
+
+impl Default for MoveTerms<'_> {
+    fn default() -> Self {
+        Self { short_pass: SHORT_PASS, follow: &|_| Box::pin(async { Ok(()) }) }
+    }
+}
+
 /// A volume on its way.
 struct Move<'m> {
     from: &'m SourceLink,
@@ -64,6 +85,7 @@ struct Move<'m> {
     incomplete: String,
     name: &'m str,
     job: &'m Job,
+    terms: &'m MoveTerms<'m>,
     moved: MovedVolume,
 }
 
@@ -91,8 +113,12 @@ impl Pool {
         check_apart(from.id() == self.id())?;
         let volume = from.volume_row(from.source_of_move(volume.into())?).volume;
         let next = || Ok(VolumeDevice(self.volume(name)?));
-        let hosts = hosts.map(|switched| MovingHosts { switched, next: &next });
-        beside(from, hosts, async |link| self.move_over(&link, volume, name, job).await).await
+        let hosts = match hosts {
+            Some(switched) => SourceHosts::Switched(MovingHosts { switched, next: &next }),
+            None => SourceHosts::Unused,
+        };
+        let terms = MoveTerms::default();
+        beside(from, hosts, async |link| self.move_over(&link, (volume, name), &terms, job).await).await
     }
 
     /// As [`Pool::move_from`], from a pool that another thread may have. That serves the link with the hosts of the
@@ -104,8 +130,8 @@ impl Pool {
     pub async fn move_over(
         &self,
         from: &SourceLink,
-        volume: VolumeId,
-        name: &str,
+        (volume, name): (VolumeId, &str),
+        terms: &MoveTerms<'_>,
         job: &Job,
     ) -> Result<MovedVolume> {
         check_name(name)?;
@@ -113,7 +139,7 @@ impl Pool {
         let moved =
             MovedVolume { size_bytes: 0, copied_bytes: 0, snapshots: 0, passes: 0, held_for: Duration::ZERO };
         let incomplete = incomplete_name(name)?;
-        let mut on_its_way = Move { from, to: self, volume, incomplete, name, job, moved };
+        let mut on_its_way = Move { from, to: self, volume, incomplete, name, job, terms, moved };
         if from.is_moved(volume).await? {
             on_its_way.check_switched().await?;
             let row = from.row(volume).await?;
@@ -125,6 +151,7 @@ impl Pool {
             on_its_way.catch_up().await?;
             on_its_way.switch().await?;
         }
+        on_its_way.follow().await?;
         on_its_way.clear_up().await?;
         Ok(on_its_way.moved)
     }
@@ -171,29 +198,53 @@ impl Move<'_> {
         let row = self.row().await?;
         self.moved.size_bytes = row.sectors * SECTOR_BYTES;
         let first = self.snapshots().await?.remove(0);
-        let Some(begun) = self.to.info_of(&self.incomplete) else {
-            let setting = VolumeSetting { bounds: Bounds::default(), ..VolumeSetting::of(&row) };
-            let size_bytes = first.sectors * SECTOR_BYTES;
-            let volume = self.identity(first.snapshot);
-            let new = NewVolume { name: self.incomplete.clone(), volume, size_bytes, setting };
-            return self.to.create_named(&new).await;
-        };
-        let is_begun = begun.volume == self.identity(first.snapshot);
+        let Some(begun) = self.to.info_of(&self.incomplete) else { return self.make(&row, &first).await };
         match self.common().await? {
-            None if is_begun => Ok(()),
+            None if self.is_begun_from(Some(&first)) => Ok(()),
             // What was begun behind it goes.
-            Some(common) if is_begun || begun.volume == self.identity(SnapshotId(row.volume.0)) => {
+            Some(common) if self.is_own(begun.volume, &first) => {
                 self.to.take_back(&self.incomplete, &common.name).await
+            }
+            // The state that it was begun from was deleted while the move was interrupted.
+            None if self.is_own(begun.volume, &first) => {
+                self.to.delete_volume(&self.incomplete, true).await?;
+                self.make(&row, &first).await
             }
             _ => Err(Error::OtherCopy(self.incomplete.clone())),
         }
     }
 
-    /// The identity of the copy while it is incomplete: by the first snapshot until that is copied, and then by the
-    /// volume. So what was copied of the first snapshot is never taken for a part of another one.
+    /// Makes the volume in the new pool, to be copied from its first snapshot.
+    async fn make(&self, row: &VolumeRow, first: &PointRow) -> Result<()> {
+        let setting = VolumeSetting { bounds: Bounds::default(), ..VolumeSetting::of(row) };
+        let (name, volume) = (self.incomplete.clone(), self.identity(first.snapshot));
+        let size_bytes = first.sectors * SECTOR_BYTES;
+        self.to.create_named(&NewVolume { name, volume, size_bytes, setting }).await
+    }
+
+    /// The identity of the copy until its first snapshot is copied: half of it says the volume, half the snapshot. So what was
+    /// copied of it is never taken for a part of another one, and is known to be of this move when the snapshot is gone.
     fn identity(&self, first: SnapshotId) -> VolumeId {
+        let (of_volume, of_first) = (self.identity_of_volume(), self.identity_of(first));
+        let mut id = of_volume.0;
+        id[OF_VOLUME..].copy_from_slice(&of_first.0[OF_VOLUME..]);
+        VolumeId(id)
+    }
+
+    /// Its identity from then on, until it is complete.
+    fn identity_of_volume(&self) -> VolumeId {
+        self.identity_of(SnapshotId(self.volume.0))
+    }
+
+    fn identity_of(&self, source: SnapshotId) -> VolumeId {
         let label = format!("{}~move", self.name);
-        self.to.identity_of_copy((self.volume, first), &label, &self.incomplete)
+        self.to.identity_of_copy((self.volume, source), &label, &self.incomplete)
+    }
+
+    /// True if an incomplete copy is one of this move. Programs of before 2026-12 gave it the identity of its first snapshot alone.
+    fn is_own(&self, begun: VolumeId, first: &PointRow) -> bool {
+        begun.0[..OF_VOLUME] == self.identity_of_volume().0[..OF_VOLUME]
+            || begun == self.identity_of(first.snapshot)
     }
 
     /// Snapshots of the volume, in their order.
@@ -245,7 +296,9 @@ impl Move<'_> {
     /// True if the copy was begun from this snapshot, and has no other.
     fn is_begun_from(&self, first: Option<&PointRow>) -> bool {
         let begun = self.to.info_of(&self.incomplete).map(|info| info.volume);
-        first.is_some_and(|first| begun == Some(self.identity(first.snapshot)))
+        first.is_some_and(|first| {
+            [self.identity(first.snapshot), self.identity_of(first.snapshot)].map(Some).contains(&begun)
+        })
     }
 
     async fn begin_again(&mut self) -> Result<()> {
@@ -270,7 +323,7 @@ impl Move<'_> {
         let number = self.to.number_of(VolumeKey::from(&self.incomplete))?;
         self.to.take_snapshot_as(number, &new, next.created_at).await?;
         if common.is_none() {
-            let volume = self.identity(SnapshotId(self.volume.0));
+            let volume = self.identity_of_volume();
             self.to
                 .rename_with(number, &self.incomplete, |copy| {
                     copy.volume = volume;
@@ -315,7 +368,7 @@ impl Move<'_> {
             let took = self.to.shared.world.now().since(began);
             self.from.delete_pass_snapshots(self.volume, Some(last)).await?;
             self.to.delete_pass_snapshots(VolumeKey::from(&self.incomplete), Some(last)).await?;
-            if took <= SHORT_PASS {
+            if took <= self.terms.short_pass {
                 return Ok(());
             }
         }
@@ -385,6 +438,13 @@ impl Move<'_> {
                 Ok(())
             })
             .await
+    }
+
+    /// Has those who serve the volume serve it in its new pool.
+    async fn follow(&self) -> Result<()> {
+        let left = self.row().await?.name;
+        let before = left.strip_suffix(MOVED_END).unwrap_or(&left).to_owned();
+        (self.terms.follow)(before).await
     }
 
     /// Deletes what the new pool does not need, and the old volume.

@@ -8,7 +8,7 @@
 
 use super::{
     super::{DifferenceRange, Pool, Snapshot},
-    MovingHosts, SourceSession, is_moved,
+    SourceHosts, SourceSession, is_moved,
 };
 use crate::{
     error::{Error, Result},
@@ -48,11 +48,7 @@ pub fn source_link() -> (SourceLink, SourceRequests) {
 /// # Errors
 ///
 /// A hold of the flow in the pool could not be released.
-pub async fn serve_source(
-    pool: &Pool,
-    hosts: Option<MovingHosts<'_>>,
-    requests: SourceRequests,
-) -> Result<()> {
+pub async fn serve_source(pool: &Pool, hosts: SourceHosts<'_>, requests: SourceRequests) -> Result<()> {
     let session = SourceSession::new(pool, hosts);
     serve(&session, requests).await;
     session.release().await
@@ -78,7 +74,7 @@ async fn serve<'s>(session: &'s SourceSession<'s>, SourceRequests(mut requests):
 /// Runs a flow beside the source's pool, both on this thread.
 pub(super) async fn beside<T>(
     pool: &Pool,
-    hosts: Option<MovingHosts<'_>>,
+    hosts: SourceHosts<'_>,
     flow: impl AsyncFnOnce(SourceLink) -> Result<T>,
 ) -> Result<T> {
     let (link, requests) = source_link();

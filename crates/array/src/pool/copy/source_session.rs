@@ -5,6 +5,8 @@
 //! 1. One state is held at a time. What is held is released when the session ends, however its flow has ended.
 //! 2. Hosts that are held go on with the old volume after [`HOLD_MAX`], unless the volume was handed over by then. A
 //!    volume whose hosts went on is not handed over.
+//! 3. Hosts of a volume that was handed over, and that are to log in again, wait until the old volume is deleted, whatever
+//!    becomes of the session. No command of theirs is answered then.
 
 use super::{
     super::{Difference, DifferenceRange, Pool, Snapshot, SnapshotKey, VolumeKey, difference::PointHold},
@@ -18,7 +20,7 @@ use crate::{
     },
     log::LogItem,
     pool::NewSnapshot,
-    volume::{BlockLock, HostHold, MOVED_END, SnapshotDevice, SwitchedVolume, VolumeDevice},
+    volume::{BlockLock, GateHold, HostHold, MOVED_END, SnapshotDevice, SwitchedVolume, VolumeDevice},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -32,6 +34,9 @@ use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoError, IoError
 pub(super) const PASS_NAME: &str = "~move-";
 /// Longest hold of hosts. Their commands fail after 30 s, as a rule.
 const HOLD_MAX: Duration = Duration::from_secs(5);
+/// Looks at the sessions that read snapshots of a volume that has moved, until its deletion fails.
+const LOOKS_MAX: u32 = 100;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Hosts of a volume that moves, and their way to it afterwards.
 #[derive(Clone, Copy)]
@@ -41,6 +46,25 @@ pub struct MovingHosts<'h> {
     pub next: &'h dyn Fn() -> Result<VolumeDevice>,
 }
 
+/// The hosts that may use the source of a move.
+#[derive(Clone, Copy)]
+pub enum SourceHosts<'h> {
+    /// A volume in use is not moved.
+    Unused,
+    /// They go on without noticing.
+    Switched(MovingHosts<'h>),
+    /// They are those of a server, which ends their sessions once the volume has changed hands: they log in again where it is
+    /// then. Called to ask whether a volume may move now.
+    LogInAgain(&'h dyn Fn(VolumeId) -> Result<()>),
+}
+
+impl SourceHosts<'_> {
+    /// True if the volume may be in use.
+    fn may_use(self) -> bool {
+        !matches!(self, SourceHosts::Unused)
+    }
+}
+
 /// The state that is read.
 enum HeldState {
     Snapshot(PointHold),
@@ -48,8 +72,9 @@ enum HeldState {
 }
 
 /// The parts of a volume that a move keeps from its hosts.
-struct HeldHosts {
+pub(in crate::pool) struct HeldHosts {
     hold: Option<HostHold>,
+    _gate: Option<GateHold>,
     /// Against commands whose callers have gone.
     _no_writes: BlockLock,
 }
@@ -57,7 +82,7 @@ struct HeldHosts {
 /// The source's end of a copy.
 pub struct SourceSession<'p> {
     pool: &'p Pool,
-    hosts: Option<MovingHosts<'p>>,
+    hosts: SourceHosts<'p>,
     state: RefCell<Option<HeldState>>,
     device: RefCell<Option<SnapshotDevice>>,
     held: RefCell<Option<HeldHosts>>,
@@ -66,8 +91,8 @@ pub struct SourceSession<'p> {
 }
 
 impl<'p> SourceSession<'p> {
-    /// The session of a pool; `hosts` are those of the volume, if it moves and may be in use.
-    pub fn new(pool: &'p Pool, hosts: Option<MovingHosts<'p>>) -> Self {
+    /// The session of a pool; `hosts` are those of the volume, if it moves.
+    pub fn new(pool: &'p Pool, hosts: SourceHosts<'p>) -> Self {
         Self {
             pool,
             hosts,
@@ -173,7 +198,10 @@ impl<'p> SourceSession<'p> {
         pool.check_not_replicated(&row)?;
         pool.check_ungrouped(&row)?;
         pool.check_no_cuts_of(number)?;
-        pool.check_unused(number, self.hosts.is_some())?;
+        pool.check_unused(number, self.hosts.may_use())?;
+        if let SourceHosts::LogInAgain(check) = self.hosts {
+            check(volume)?;
+        }
         if row.name.ends_with(INCOMPLETE_END) {
             return Err(Error::IncompleteCopy(row.name));
         }
@@ -222,12 +250,19 @@ impl<'p> SourceSession<'p> {
 
     /// Keeps hosts and all who write the volume waiting.
     pub(super) async fn hold_hosts(&self, volume: VolumeId) -> Result<()> {
-        let hold = match self.hosts {
-            Some(hosts) => Some(hosts.switched.hold().await),
-            None => None,
-        };
-        let no_writes = self.pool.handles.locks_of(self.number(volume)?).close().await;
-        self.held.replace(Some(HeldHosts { hold, _no_writes: no_writes }));
+        let number = self.number(volume)?;
+        let (mut hold, mut gate) = (None, None);
+        match self.hosts {
+            SourceHosts::Unused => {}
+            SourceHosts::Switched(hosts) => hold = Some(hosts.switched.hold().await),
+            SourceHosts::LogInAgain(_) => {
+                // Another move has it.
+                let in_use = || Error::VolumeInUse(self.pool.volume_row(number).name);
+                gate = Some(self.pool.handles.gate_of(number).hold().await.ok_or_else(in_use)?);
+            }
+        }
+        let no_writes = self.pool.handles.locks_of(number).close().await;
+        self.held.replace(Some(HeldHosts { hold, _gate: gate, _no_writes: no_writes }));
         self.hold_began.notify_one();
         Ok(())
     }
@@ -269,12 +304,19 @@ impl<'p> SourceSession<'p> {
         });
         match renamed.await {
             // Somebody opened it while the record was written, and the other volume has no name yet.
-            Ok(()) if self.pool.check_unused(number, self.hosts.is_some()).is_err() => {
+            Ok(()) if self.pool.check_unused(number, self.hosts.may_use()).is_err() => {
                 let name = before.map(|row| row.name).expect("it was renamed");
                 self.pool.rename_with(number, &name, |_| Ok(())).await?;
                 Err(Error::VolumeInUse(name))
             }
-            Ok(()) => Ok(before),
+            Ok(()) => {
+                if matches!(self.hosts, SourceHosts::LogInAgain(_)) {
+                    let held =
+                        self.held.take().expect("nobody releases the hosts of a volume that was handed over");
+                    self.pool.handles.leave(number, held);
+                }
+                Ok(before)
+            }
             Err(Error::SnapshotsChanged) => Ok(None),
             Err(error) => Err(error),
         }
@@ -283,7 +325,7 @@ impl<'p> SourceSession<'p> {
     /// Hosts go on with the volume in its new pool.
     pub(super) fn go_on(&self) -> Result<()> {
         let hold = self.held.borrow_mut().as_mut().and_then(|held| held.hold.take());
-        if let (Some(hold), Some(hosts)) = (hold, self.hosts) {
+        if let (Some(hold), SourceHosts::Switched(hosts)) = (hold, self.hosts) {
             hold.go_on_with((hosts.next)()?);
         }
         Ok(())
@@ -291,7 +333,20 @@ impl<'p> SourceSession<'p> {
 
     /// Deletes the old volume of a move, with its snapshots.
     pub(super) async fn delete_moved(&self, volume: VolumeId) -> Result<()> {
-        let deleted = self.pool.delete_volume(VolumeKey::Id(volume), true).await;
+        // Commands that waited end without an answer.
+        drop(self.pool.handles.take_left(self.number(volume)?));
+        self.pool.shared.world.yield_now().await;
+        let mut looks = 0;
+        let deleted = loop {
+            match self.pool.delete_volume(VolumeKey::Id(volume), true).await {
+                // Sessions with its snapshots end a moment later.
+                Err(Error::PointsInUse { .. }) if self.hosts.may_use() && looks < LOOKS_MAX => {
+                    looks += 1;
+                    self.pool.shared.world.sleep(LOOK_EVERY).await;
+                }
+                deleted => break deleted,
+            }
+        };
         self.held.take();
         deleted
     }
