@@ -133,6 +133,7 @@ pub(super) async fn run(
         is_asked_to_log_out: Cell::new(false),
         has_lost_rights: Cell::new(false),
         is_ended_by_operator: Cell::new(false),
+        has_moved: Cell::new(false),
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
@@ -176,6 +177,7 @@ pub(super) async fn run(
     }
     match ended {
         None if connection.is_silent.get() => Err(SessionFailure::NoResponse),
+        None if connection.has_moved.get() => Err(SessionFailure::Moved),
         None if connection.has_lost_rights.get() => Err(SessionFailure::RightsLost),
         None if connection.is_ended_by_operator.get() => Err(SessionFailure::EndedByOperator),
         None => Err(SessionFailure::Reinstatement),
@@ -225,6 +227,8 @@ pub(super) struct Connection {
     pub(super) has_lost_rights: Cell<bool>,
     /// A person ended the session.
     pub(super) is_ended_by_operator: Cell<bool>,
+    /// A unit is elsewhere by now.
+    has_moved: Cell<bool>,
     /// Bytes reserved by commands whose data were requested.
     taken_bytes: Cell<usize>,
     /// ITTs of commands that wait for room before their data are requested.
@@ -608,6 +612,10 @@ impl Connection {
                 self.respond(command, 0x02, given, &data);
             }
             CommandStatus::ReservationConflict => self.respond(command, 0x18, 0, &[]),
+            CommandStatus::Moved => {
+                self.has_moved.set(true);
+                self.targets.sessions.end_unless(|connection| !std::ptr::eq(connection, self));
+            }
         }
     }
 

@@ -37,6 +37,9 @@ pub enum SessionFailure {
     /// The operator ended it.
     #[error("the session was ended by the operator")]
     EndedByOperator,
+    /// A unit was moved to another pool.
+    #[error("a unit of the session is in another pool now; the initiator finds it when it logs in again")]
+    Moved,
     /// A PDU was damaged or too long, or the connection broke.
     #[error("{0}")]
     Pdu(PduError),

@@ -30,10 +30,18 @@ pub struct RequestError {
     pub code: ErrorCode,
     /// For people.
     pub message: String,
+    /// The data are elsewhere by now: the client is not answered, and is to connect again.
+    pub is_moved: bool,
+}
+
+impl RequestError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), is_moved: false }
+    }
 }
 
 fn refuse<T>(code: ErrorCode, message: &str) -> Result<T, RequestError> {
-    Err(RequestError { code, message: message.to_owned() })
+    Err(RequestError::new(code, message))
 }
 
 impl From<IoError> for RequestError {
@@ -45,7 +53,8 @@ impl From<IoError> for RequestError {
             IoErrorKind::Unsupported => ErrorCode::Unsupported,
             _ => ErrorCode::Io,
         };
-        Self { code, message: error.to_string() }
+        let is_moved = error.kind() == IoErrorKind::Moved;
+        Self { code, message: error.to_string(), is_moved }
     }
 }
 

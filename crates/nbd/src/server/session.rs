@@ -218,14 +218,17 @@ impl Session {
                 // Without an answer the client sends it again over its next connection; an error would be its host's.
                 return self.outdated.notify_one();
             }
-            let (code, message) = (ErrorCode::Shutdown, WITHHELD.to_owned());
-            return self.replies.put(self.answer_of(request, Err(RequestError { code, message })));
+            let withheld = RequestError::new(ErrorCode::Shutdown, WITHHELD);
+            return self.replies.put(self.answer_of(request, Err(withheld)));
         };
         let done = if is_too_long {
-            Err(RequestError { code: ErrorCode::Overflow, message: "write of more than 32 MiB".to_owned() })
+            Err(RequestError::new(ErrorCode::Overflow, "write of more than 32 MiB"))
         } else {
             perform(&self.negotiated, request, data).await
         };
+        if done.as_ref().is_err_and(|error| error.is_moved) {
+            return self.outdated.notify_one();
+        }
         let timed = self.timer.as_ref().and_then(|timer| timer.begin());
         self.replies.put(Reply { timed, ..self.answer_of(request, done) });
     }
@@ -254,7 +257,7 @@ impl Session {
                 }
                 (chunk::BLOCK_STATUS, last, None)
             }
-            Err(RequestError { code, message }) => {
+            Err(RequestError { code, message, .. }) => {
                 let message = &message.as_bytes()[..message.floor_char_boundary(1024)];
                 let mut own = code.number().to_be_bytes().to_vec();
                 own.extend((message.len() as u16).to_be_bytes());

@@ -349,6 +349,14 @@ impl PoolExports {
             .collect()
     }
 
+    /// Hosts with persistent reservations on units of a volume.
+    pub fn registrants(&self, volume: VolumeId) -> usize {
+        let identity = IdentityOrigin::Volume(volume).of_pool();
+        let units = self.units.borrow();
+        let of_volume = units.values().filter(|kept| Some(kept.identity) == identity);
+        of_volume.flat_map(|kept| kept.unit.registered()).collect::<BTreeSet<_>>().len()
+    }
+
     /// Announces to initiators that a volume has another size.
     pub fn capacity_changed(&self, volume: VolumeId) {
         let identity = IdentityOrigin::Volume(volume).of_pool();

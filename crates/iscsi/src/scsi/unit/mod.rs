@@ -102,6 +102,9 @@ pub enum CommandStatus {
     Good(ResponseData),
     CheckCondition(Sense),
     ReservationConflict,
+    /// None: the data are elsewhere by now. The session is to end, so that its initiator logs in where they are and sends again
+    /// what was not answered.
+    Moved,
 }
 
 impl From<Sense> for CommandStatus {
@@ -125,6 +128,7 @@ type UnitResult<T> = Result<T, CommandStatus>;
 /// The sense of a failed device operation.
 fn failed(error: &IoError, is_write: bool) -> CommandStatus {
     let (key, additional) = match error.kind() {
+        IoErrorKind::Moved => return CommandStatus::Moved,
         IoErrorKind::NoSpace => (SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED),
         IoErrorKind::ReadOnly => (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED),
         _ if is_write => (SenseKey::MediumError, AdditionalSense::WRITE_ERROR),
