@@ -7,6 +7,7 @@ use crate::{
     pool_thread::{PoolSetting, PoolThread, ThreadStart},
     portal::{PortalAddresses, PortalSetting, PortalThread, no_thread},
     presenting::board::PresentationBoard,
+    site::handle::SiteRequest,
 };
 use nbd::{ServerOptions, server::portal::MovingClient};
 use report::Refusal;
@@ -115,6 +116,15 @@ impl Daemon {
     /// The site for DR groups of all pools.
     pub fn dr_access(&self) -> DrAccess {
         self.peers.dr.clone()
+    }
+
+    /// Has the site answer what its pools ask.
+    ///
+    /// # Panics
+    ///
+    /// If it was called before.
+    pub(crate) fn answer_pools(&self, requests: &mpsc::Sender<SiteRequest>) {
+        assert!(self.peers.site.set(requests.clone()).is_ok(), "pools are of one site");
     }
 
     /// The presentations of all pools.

@@ -1,5 +1,5 @@
 //! Planted bugs of an apply and of a copy, each at the very place where a programmer might make the mistake: a test that does not notice
-//! one is worth nothing (`site_crashes`, `transfer_crashes`, `dr_crashes`). They exist in builds with debug assertions alone.
+//! one is worth nothing (`site_crashes`, `transfer_crashes`, `served_moves`, `dr_crashes`). They exist in builds with debug assertions alone.
 
 /// A bug to plant.
 #[doc(hidden)]
@@ -19,6 +19,10 @@ pub enum ApplyBug {
     EndedBeforeItsLastStep,
     /// A copy that was interrupted is taken for one that is complete; no apply has it.
     IncompleteCopyTakenForDone,
+    /// A file that says where a volume was before it moved is taken by its word.
+    MovesForgotten,
+    /// What is left of a volume that has moved is deleted before the site has followed.
+    NotFollowed,
 }
 
 impl ApplyBug {

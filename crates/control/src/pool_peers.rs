@@ -2,12 +2,15 @@
 //!
 //! Invariant: a pool is here while its thread serves it. One whose thread has panicked takes no orders any more.
 
-use crate::{dr::access::DrAccess, order::Orders, presenting::board::PresentationBoard};
+use crate::{
+    dr::access::DrAccess, order::Orders, presenting::board::PresentationBoard, site::handle::SiteRequest,
+};
 use array::format::PoolId;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
+use tokio::sync::mpsc;
 
 /// The pools that are open. Clones are one list.
 #[derive(Clone, Default)]
@@ -17,6 +20,8 @@ pub struct PoolPeers {
     pub(crate) dr: DrAccess,
     /// Points that are presented to hosts.
     pub(crate) presentations: PresentationBoard,
+    /// The way to the server of the site; none for pools without one.
+    pub(crate) site: Arc<OnceLock<mpsc::Sender<SiteRequest>>>,
 }
 
 impl PoolPeers {

@@ -5,6 +5,7 @@
 //!
 //! 1. No thread waits for another one: a transfer whose source is not open, or ends, waits for it as a task, and goes on.
 //! 2. A transfer that had been done when the server ended is found to be done, not done again.
+//! 3. A volume that has moved is served in its new pool before what is left of the old one is deleted, if anybody serves it.
 
 use crate::{
     job_request::{RequestedJob, TransferRequest},
@@ -12,12 +13,19 @@ use crate::{
     planted::{self, ApplyBug},
     pool_peers::PoolPeers,
     pool_thread::ServedPool,
+    site::{
+        handle::{SiteRequest, WantedAnswer},
+        volume_following::MovedVolumeNews,
+    },
 };
 use array::{
     error::{Error, Result as PoolResult},
     format::{PoolId, SnapshotId, VolumeId},
     mover::JobKind,
-    pool::{FinishedCopy, INCOMPLETE_END, MovedVolume, Pool, SourceLink, serve_source, source_link},
+    pool::{
+        FinishedCopy, INCOMPLETE_END, MoveTerms, MovedVolume, Pool, SourceHosts, SourceLink, serve_source,
+        source_link,
+    },
 };
 use serving::{
     pool::{copying::TransferAnswer, health::JobStatus},
@@ -27,12 +35,18 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
+use tokio::sync::mpsc;
 use world::{Job, LocalFuture, World};
 
 /// Between two looks at a source that is not open.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Hosts of a server are held once a pass took no longer than this: they log in again anyway.
+const SHORT_PASS: Duration = Duration::from_millis(500);
+/// Between two requests to the site to follow a volume.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// The transfers into one pool.
 pub(crate) struct PoolTransfers {
@@ -138,7 +152,7 @@ impl PoolTransfers {
             let done = match self.link(points.source) {
                 Some(link) => {
                     transfer.problem.take();
-                    self.transfer((job, request, &points), &link, &transfer.job).await
+                    self.transfer((job, request, &points), &link, &transfer).await
                 }
                 None => Err(Error::SourceGone),
             };
@@ -164,8 +178,14 @@ impl PoolTransfers {
         let serve = move |served: Rc<ServedPool>| -> LocalFuture<()> {
             let world = served.world.clone();
             world.spawn("source of a transfer", async move {
+                let check = |volume| match served.exports.registrants(volume) {
+                    0 => Ok(()),
+                    count => Err(Error::NotMovable(format!(
+                        "{count} hosts have persistent reservations on it, which would end; take the cluster down first"
+                    ))),
+                };
                 // The pool releases the rest when it is opened again.
-                let _ = serve_source(&served.pool, None, requests).await;
+                let _ = serve_source(&served.pool, SourceHosts::LogInAgain(&check), requests).await;
                 served.show_changes();
             });
             Box::pin(async {})
@@ -181,22 +201,55 @@ impl PoolTransfers {
         &self,
         (job, request, points): (RequestedJob, &TransferRequest, &TransferPoints),
         link: &SourceLink,
-        progress: &Job,
+        transfer: &Rc<TransferJob>,
     ) -> PoolResult<TransferAnswer> {
-        let (point, name) = ((points.volume, points.snapshot), request.name.as_str());
+        let (point, name, progress) =
+            ((points.volume, points.snapshot), request.name.as_str(), &transfer.job);
         match job {
             RequestedJob::Refresh => {
                 let refreshed = self.pool.refresh_over(link, point, name, progress).await?;
                 Ok(TransferAnswer::refreshed(&refreshed))
             }
             RequestedJob::Move => {
-                let moved = self.pool.move_over(link, points.volume, name, progress).await?;
+                let follow = self.following(request, transfer);
+                let terms = MoveTerms { short_pass: SHORT_PASS, follow: &follow };
+                let moved = self.pool.move_over(link, (points.volume, name), &terms, progress).await?;
                 Ok(TransferAnswer::moved(&moved))
             }
             _ => {
                 let copied = self.pool.copy_over(link, point, name, progress).await?;
                 Ok(TransferAnswer::copied(&copied, snapshot_of(request)))
             }
+        }
+    }
+
+    /// Has the site follow a volume that has moved, however often that takes. It has no end before the site has followed: a pool
+    /// that is closed meanwhile goes on when it is opened again.
+    fn following(
+        &self,
+        request: &TransferRequest,
+        transfer: &Rc<TransferJob>,
+    ) -> impl Fn(String) -> LocalFuture<PoolResult<()>> + use<> {
+        let (world, site, pool) = (self.world.clone(), Arc::clone(&self.peers.site), self.pool.id());
+        let (group, name) =
+            (request.from.split_once('/').map(|(group, _)| group.to_owned()), request.name.clone());
+        let transfer = Rc::clone(transfer);
+        move |before| {
+            let (world, site, transfer) = (world.clone(), Arc::clone(&site), Rc::clone(&transfer));
+            let from = format!("{}/{before}", group.as_deref().unwrap_or_default());
+            let news = MovedVolumeNews { from, pool, name: name.clone() };
+            Box::pin(async move {
+                let Some(site) = site.get().filter(|_| !planted::is(ApplyBug::NotFollowed)) else {
+                    return Ok(());
+                };
+                while let Err(problem) = ask(site, news.clone()).await {
+                    let problem = format!("it has moved, and what serves it does not follow yet: {problem}");
+                    transfer.problem.replace(Some(problem));
+                    world.sleep(FOLLOW_EVERY).await;
+                }
+                transfer.problem.take();
+                Ok(())
+            })
         }
     }
 
@@ -233,6 +286,17 @@ impl PoolTransfers {
             }
             _ => None,
         }
+    }
+}
+
+/// Asks the site to follow a volume. The error is the reason why it has not.
+async fn ask(site: &mpsc::Sender<SiteRequest>, news: MovedVolumeNews) -> Result<(), String> {
+    let (request, answer) = SiteRequest::new(WantedAnswer::FollowMoved(news));
+    site.try_send(request).map_err(|refused| refused.to_string())?;
+    match answer.await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(refused)) => Err(refused.refusal.to_string()),
+        Err(_) => Err("the server ends".to_owned()),
     }
 }
 

@@ -616,8 +616,10 @@ The volume keeps identity, settings and snapshots, whose names, notes and times 
 in its pool; then it changes pools in a moment, and the old one is deleted. If this command is interrupted, the same \
 command goes on: the volume is in one of both pools, or waits between them under the names store~moved and store~copy, \
 which nobody can use. It is refused for a volume in a group, or with states that rollbacks left; clones of it stay where \
-they are. While one server has both pools open, the server moves it as the job move of the other pool, which goes on over \
-restarts; a volume that is served, that a schedule names or that the site file has is refused then. --json prints {\"path\", \"done\", \"size_bytes\", \"copied_bytes\", \"snapshots\"}.")]
+they are. While one server has both pools open, the server moves it as the job move of the other pool, also under hosts: \
+they wait for a moment, are disconnected, and find the volume in its new pool with the same names and numbers when they \
+connect again. Units, exports and schedules follow. A volume in a set, in a target with other volumes, or on which hosts \
+have persistent reservations is refused then. --json prints {\"path\", \"done\", \"size_bytes\", \"copied_bytes\", \"snapshots\"}.")]
     Move {
         /// The volume
         #[arg(value_name = "POOL/VOLUME")]

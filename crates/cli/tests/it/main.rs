@@ -59,6 +59,7 @@ mod link_test;
 mod mail_files;
 mod mail_host;
 mod moved_beside_hosts;
+mod moved_under_hosts;
 mod next_steps;
 mod notifiers;
 mod older_pools;

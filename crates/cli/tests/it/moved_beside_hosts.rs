@@ -26,14 +26,14 @@ use world::{
 };
 
 const MIB: u64 = 1 << 20;
-const PIECE: u64 = 64 << 10;
+pub const PIECE: u64 = 64 << 10;
 /// Pieces that a client of QEMU writes again and again.
-const PIECES: u64 = 40;
+pub const PIECES: u64 = 40;
 /// The part of the volume that fio writes, once.
 const OF_FIO: (u64, u64) = (32 * MIB, 8 * MIB);
 
 /// Writes pieces behind `from`, each with the number of its round, until it is to end. Returns the pieces written.
-async fn write_on(mut client: QemuIo, from: u64, ends: Rc<Cell<bool>>) -> u64 {
+pub async fn write_on(mut client: QemuIo, from: u64, ends: Rc<Cell<bool>>) -> u64 {
     let mut written = 0;
     while !ends.get() {
         let command = format!("write -P {} {} {PIECE}", pattern(written), from + written % PIECES * PIECE);
@@ -45,7 +45,7 @@ async fn write_on(mut client: QemuIo, from: u64, ends: Rc<Cell<bool>>) -> u64 {
     written
 }
 
-fn pattern(number: u64) -> u64 {
+pub fn pattern(number: u64) -> u64 {
     1 + number / PIECES % 250
 }
 

@@ -27,6 +27,17 @@ impl QemuIo {
         Self::begin_with(bench, world, name, &["--image-opts", &initiator_options(uri, initiator)])
     }
 
+    /// An NBD client that connects again, and sends again what was not answered.
+    pub fn begin_reconnecting(bench: &Bench, world: &World, name: &str, uri: &str) -> Self {
+        let (server, export) = (uri.split('/').nth(2).unwrap(), uri.split('/').nth(3).unwrap());
+        let (host, port) = server.rsplit_once(':').unwrap();
+        let options = format!(
+            "driver=raw,file.driver=nbd,file.server.type=inet,file.server.host={host},file.server.port={port},\
+            file.export={export},file.reconnect-delay=30"
+        );
+        Self::begin_with(bench, world, name, &["--image-opts", &options])
+    }
+
     fn begin_with(bench: &Bench, world: &World, name: &str, image: &[&str]) -> Self {
         let said = bench.path(name);
         let file = fs::File::create(&said).unwrap();

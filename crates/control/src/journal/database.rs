@@ -15,6 +15,7 @@ use super::{
     dr_sets::DR_SETS,
     events::{CONDITIONS, EVENTS, NOTIFIERS},
     jobs::JOBS,
+    moves::MOVES,
     pairings::PAIRINGS,
     presentations::PRESENTATIONS,
     recovery::RECOVERY,
@@ -217,6 +218,7 @@ fn add_tables(database: &Database) -> TransactionResult<()> {
         DR_SETS.name(),
         DR_MAKINGS.name(),
         PRESENTATIONS.name(),
+        MOVES.name(),
     ];
     let there = reading.list_tables()?.filter(|table| later.contains(&table.name())).count();
     drop(reading);
@@ -243,6 +245,7 @@ fn open_later_tables(transaction: &WriteTransaction) -> TransactionResult<()> {
     transaction.open_table(DR_SETS)?;
     transaction.open_table(DR_MAKINGS)?;
     transaction.open_table(PRESENTATIONS)?;
+    transaction.open_table(MOVES)?;
     Ok(())
 }
 

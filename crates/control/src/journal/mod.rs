@@ -17,7 +17,7 @@
 //!    number is not touched.
 //!
 //! Reading order: `error`, `database` (opening, and the file below redb), this file, then the API's part: [`tokens`],
-//! [`audit`], [`replies`], [`events`]; `jobs`; [`pairings`], [`rehearsals`], `dr_services`, `dr_clients`, `dr_sets` and `dr_makings`, of other sites; and [`recovery`], of the documents in the pools.
+//! [`audit`], [`replies`], [`events`]; `jobs`; `moves`; [`pairings`], [`rehearsals`], `dr_services`, `dr_clients`, `dr_sets` and `dr_makings`, of other sites; and [`recovery`], of the documents in the pools.
 
 pub mod audit;
 mod database;
@@ -28,6 +28,7 @@ mod dr_sets;
 mod error;
 pub mod events;
 mod jobs;
+mod moves;
 pub mod pairings;
 mod presentations;
 pub mod recovery;
@@ -166,7 +167,17 @@ impl DaemonJournal {
     /// Records a row that was changed while a site file is applied to a part: in the site that was served before, and in that of
     /// the apply. `changed` gives the text that takes the place of one, if one does.
     pub fn change_rows(&self, changed: impl Fn(&str) -> Option<String>) -> Result<(), JournalError> {
+        self.change_texts(changed, |_| Ok(()))
+    }
+
+    /// As [`Self::change_rows`], with another change in the same transaction.
+    fn change_texts(
+        &self,
+        changed: impl Fn(&str) -> Option<String>,
+        more: impl FnOnce(&WriteTransaction) -> TransactionResult<()>,
+    ) -> Result<(), JournalError> {
         self.change_apply(|transaction, apply| {
+            more(transaction)?;
             let mut sites = transaction.open_table(SITES)?;
             let served = sites.get(SERVED_KEY)?.map(|text| text.value().to_owned());
             if let Some(before) = served

@@ -67,13 +67,18 @@ pub(crate) fn wanted_schedules(
 /// Schedules in words, as [`WantedSite::services`](crate::site::WantedSite::services) has them: `every day at 03:00 UTC, 7
 /// kept: mail/store, all of logs`.
 pub(crate) fn schedule_texts(
-    site: &Site,
+    (site, index): (&Site, &SiteIndex),
     schedules: &[WantedSchedule],
 ) -> BTreeMap<(&'static str, String), String> {
+    // A file may say them without their groups.
+    let whole = |meant: &String| match index.served_volume(meant) {
+        Some(volume) => format!("{}/{}", volume.group, volume.name),
+        None => meant.clone(),
+    };
     let text = |wanted: &WantedSchedule| {
         let table = site.snapshots.iter().find(|table| table.name == wanted.name)?;
         let groups = table.groups.iter().map(|group| format!("all of {group}"));
-        let all: Vec<String> = table.volumes.iter().cloned().chain(groups).collect();
+        let all: Vec<String> = table.volumes.iter().map(whole).chain(groups).collect();
         let text = format!("{}: {}", wanted.schedule.text(), all.join(", "));
         Some((("snapshots", wanted.name.clone()), text))
     };

@@ -105,8 +105,19 @@ impl SiteServer {
         plan: PlannedSite,
         mut tell: impl FnMut(&SiteStep),
     ) -> Result<(), Refusal> {
-        let PlannedSite { text, file, said, begun, destroy, forgotten, wanted, refused, occasion, changes } =
-            plan;
+        let PlannedSite {
+            text,
+            file,
+            said,
+            begun,
+            destroy,
+            forgotten,
+            settled_moves,
+            wanted,
+            refused,
+            occasion,
+            changes,
+        } = plan;
         for line in said {
             self.notices.warn(line);
         }
@@ -221,6 +232,7 @@ impl SiteServer {
                 // Killed before the end, it is done again by the next apply, with the same number.
                 self.keep_documents(&text, &wanted.pools).await?;
                 self.journal.end_apply().map_err(|error| error.refusal())?;
+                self.journal.forget_moves(&settled_moves).map_err(|error| error.refusal())?;
                 if let Some((name, refusal)) = not_changed.into_iter().next() {
                     let problem = format!(
                         "{done} of {total} changes are done; DR group {name} is not changed: {}",

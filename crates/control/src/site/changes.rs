@@ -11,7 +11,11 @@ use crate::{
     planted::{self, ApplyBug},
     view::VolumeView,
 };
-use array::{format::row::WriteCache, pool::VolumeSetting};
+use array::{
+    format::row::WriteCache,
+    pool::{INCOMPLETE_END, VolumeSetting},
+    volume::MOVED_END,
+};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::pool::limits::LimitStatus;
@@ -141,7 +145,7 @@ impl SiteChanges {
                 Some(None) => {}
                 Some(Some(volumes)) => {
                     let (steps, kept) = (changes.steps.len(), changes.kept.len());
-                    match changes.change((pool, wanted), volumes, destroy) {
+                    match changes.change((pool, wanted), (volumes, known), destroy) {
                         Ok(destroying) => {
                             for (name, step) in destroying {
                                 destroyed.insert(name);
@@ -192,11 +196,51 @@ impl SiteChanges {
         self.steps.extend(own.into_iter().map(volume));
     }
 
+    /// True if a copy of the volume is under way, or it is moving: its job makes it.
+    fn is_on_its_way<'k>(
+        &mut self,
+        (pool, wanted): (&WantedPool, &WantedVolume),
+        find: &impl Fn(&str) -> Option<&'k VolumeView>,
+    ) -> bool {
+        let left = [INCOMPLETE_END, MOVED_END].map(|end| format!("{}{end}", wanted.name));
+        let Some(left) = left.iter().find(|name| find(name).is_some()) else { return false };
+        self.notes.push(format!(
+            "volume {}/{} is not made: {left} is on its way, and is served when it has come to its end, see 'spindle job list'",
+            pool.name, wanted.name
+        ));
+        true
+    }
+
+    /// True if another pool has a volume of the name that the file does not say. It may have been moved there while no server
+    /// ran, and an empty one in its place would be taken for it.
+    fn may_have_moved(
+        &mut self,
+        (pool, wanted): (&WantedPool, &WantedVolume),
+        (site, known): (&WantedSite, &KnownSite),
+    ) -> bool {
+        let name = &wanted.name;
+        let has = |other: &WantedPool| {
+            let is_said = other.volumes.iter().any(|one| one.name == *name || one.was.as_ref() == Some(name));
+            let volumes =
+                known.pools.get(&other.name).and_then(|volumes| volumes.as_deref()).unwrap_or_default();
+            !is_said && volumes.iter().any(|volume| volume.name == *name)
+        };
+        let Some(other) = site.pools.iter().find(|other| other.name != pool.name && has(other)) else {
+            return false;
+        };
+        self.notes.push(format!(
+            "volume {}/{name} is not made: pool {} has one of this name that the file does not say. If it was moved there, say \
+             group = {:?}; if both are to be there, say both",
+            pool.name, other.name, other.name
+        ));
+        true
+    }
+
     /// Steps in a pool that is there. Returns those that destroy, which come last.
     fn change(
         &mut self,
         (pool, site): (&WantedPool, &WantedSite),
-        known: &[VolumeView],
+        (known, all): (&[VolumeView], &KnownSite),
         destroy: &[String],
     ) -> Result<Vec<(String, SiteStep)>, Refusal> {
         let named = known.iter().filter(|volume| volume.left_by.is_none());
@@ -229,6 +273,8 @@ impl SiteChanges {
                     adjusted.push((wanted, before));
                 }
                 None if self.waits_for_copy(site, pool, wanted) => {}
+                None if self.is_on_its_way((pool, wanted), &find) => {}
+                None if self.may_have_moved((pool, wanted), (site, all)) => {}
                 None => made.push(SiteStep::MakeVolume { pool: pool.name.clone(), volume: wanted.clone() }),
             }
         }

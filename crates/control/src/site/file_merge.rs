@@ -313,6 +313,8 @@ fn follow_renames(file: &Site, applied: &mut Site, served: &mut Site) {
             renames.insert(was, (now, volume.name.clone()));
         }
     }
+    let places: BTreeMap<String, String> =
+        renames.iter().map(|(was, (now, _))| (was.clone(), now.clone())).collect();
     for site in [applied, served] {
         for volume in &mut site.volumes {
             if let Some((_, name)) = renames.get(&format!("{}/{}", volume.group, volume.name)) {
@@ -320,20 +322,22 @@ fn follow_renames(file: &Site, applied: &mut Site, served: &mut Site) {
                 volume.was.clear();
             }
         }
-        let follow = |meant: &mut String| {
-            let (volume, snapshot) = plan::site::split_snapshot(meant);
-            if let Some((now, _)) = renames.get(volume) {
-                *meant = snapshot.map_or(now.clone(), |snapshot| format!("{now}@{snapshot}"));
-            }
-        };
-        site.exports.iter_mut().for_each(|export| follow(&mut export.volume));
-        site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(follow);
-        site.sets.iter_mut().flat_map(|set| set.volumes.iter_mut().chain(&mut set.logs)).for_each(follow);
-        site.targets
-            .iter_mut()
-            .flat_map(|target| &mut target.units)
-            .for_each(|unit| follow(&mut unit.volume));
+        follow_references(site, &places);
     }
+}
+
+/// Has references to volumes, and to their snapshots, follow: from `POOL/VOLUME` to the place that `places` has for it.
+pub(super) fn follow_references(site: &mut Site, places: &BTreeMap<String, String>) {
+    let follow = |meant: &mut String| {
+        let (volume, snapshot) = plan::site::split_snapshot(meant);
+        if let Some(now) = places.get(volume) {
+            *meant = snapshot.map_or(now.clone(), |snapshot| format!("{now}@{snapshot}"));
+        }
+    };
+    site.exports.iter_mut().for_each(|export| follow(&mut export.volume));
+    site.snapshots.iter_mut().flat_map(|schedule| &mut schedule.volumes).for_each(follow);
+    site.sets.iter_mut().flat_map(|set| set.volumes.iter_mut().chain(&mut set.logs)).for_each(follow);
+    site.targets.iter_mut().flat_map(|target| &mut target.units).for_each(|unit| follow(&mut unit.volume));
 }
 
 /// Names of the targets that are open because no initiator uses them.

@@ -12,6 +12,7 @@ use super::{
     power::SitePower,
     row_change::{RowEffect, SiteRowChange},
     row_refusal::RowRefusal,
+    volume_following::MovedVolumeNews,
 };
 use crate::{
     metrics::MetricsSetting,
@@ -105,6 +106,14 @@ pub struct SiteRequest {
     pub(super) in_progress: Option<ApplyInProgress>,
 }
 
+impl SiteRequest {
+    /// A request, and where its answer comes.
+    pub(crate) fn new(wanted: WantedAnswer) -> (Self, oneshot::Receiver<Result<SiteAnswer, RowRefusal>>) {
+        let (tell, answer) = oneshot::channel();
+        (Self { wanted, answer: tell, in_progress: None }, answer)
+    }
+}
+
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WantedAnswer {
@@ -118,6 +127,8 @@ pub enum WantedAnswer {
     Change(Box<OnlineChange>),
     /// Work that a pool missed while it did not answer, done. The server asks itself.
     GoOn(String),
+    /// The services of a volume that has moved, moved as well. The pool that has it asks.
+    FollowMoved(MovedVolumeNews),
     /// Pools opened that are not open. The server asks itself.
     OpenClosedPools,
     /// DR groups made that waited for their other site. The server asks itself.
@@ -229,11 +240,11 @@ impl SiteHandle {
         &self,
         wanted: WantedAnswer,
     ) -> Result<oneshot::Receiver<Result<SiteAnswer, RowRefusal>>, RequestRefusal> {
-        let (tell, answer) = oneshot::channel();
         let [changes, plans] = &self.requests;
         let queue = if matches!(wanted, WantedAnswer::Plan(_)) { plans } else { changes };
         let in_progress = matches!(wanted, WantedAnswer::Apply(_)).then(|| self.progress.one_more());
-        let request = SiteRequest { wanted, answer: tell, in_progress };
+        let (request, answer) = SiteRequest::new(wanted);
+        let request = SiteRequest { in_progress, ..request };
         queue.try_send(request).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => RequestRefusal::Full,
             mpsc::error::TrySendError::Closed(_) => RequestRefusal::Ending,

@@ -6,7 +6,8 @@
 //! steps, done), `dr_group_making`, `dr_groups_waiting` (those whose other site is not connected), `apply_progress`, `pool_answers` (time limits, and going on with what a pool missed), `late_pools` (those that are not open in time), `closed_pools` (those that did not open, tried again), `kept_documents` (what pools keep of the site), [`adoption`] (a file of pools that are there), `printing` (the site as a file), [`power`] (the site on a battery), [`handle`] (the site from other threads) and `requests` (their
 //! answers); then changes without a file: [`row_change`] (one row of the site; pure), [`row_refusal`], `row_changing` (it is
 //! planned), `row_layers` (the versions of the site that pools serve), `row_sessions` (hosts that lose something), `row_applying`
-//! (it is done and taken back), [`file_merge`] (what counts when the file is applied again).
+//! (it is done and taken back), [`file_merge`] (what counts when the file is applied again); [`moved_volumes`] (volumes that
+//! are in other pools by now; pure) and [`volume_following`] (what serves them follows).
 //!
 //! Invariants:
 //!
@@ -29,6 +30,7 @@ mod kept_documents;
 pub mod known_dr_group;
 mod late_pools;
 mod locked_volumes;
+pub mod moved_volumes;
 pub mod places;
 pub mod planning;
 mod pool_answers;
@@ -44,6 +46,7 @@ pub mod row_refusal;
 mod row_sessions;
 pub mod server;
 mod settling;
+pub mod volume_following;
 pub mod wanted;
 pub mod wanted_dr_group;
 mod wanted_pool;

@@ -6,6 +6,7 @@ use super::{
     file_merge::{MergedSite, merged, served_names, undone},
     handle::{PoolHandle, SiteView},
     known_dr_group::KnownDrGroups,
+    moved_volumes::{follow_known, settled},
     places::PoolPlaces,
     pool_answers::UnansweredPools,
     server::{SiteServer, WantedAddresses, parse},
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     job_request::RequestedJob,
     journal::{DaemonJournal, JournalPool},
+    planted::{self, ApplyBug},
     presenting::board::PresentationBoard,
 };
 use plan::site::{Site, Volume};
@@ -41,6 +43,8 @@ pub struct PlannedSite {
     pub(super) destroy: Vec<String>,
     /// Pools that are gone for good.
     pub(super) forgotten: Vec<String>,
+    /// Moves of volumes that the file knows, by where the volumes were.
+    pub(super) settled_moves: Vec<String>,
     pub(super) wanted: WantedSite,
     /// Pools that are left as they are, with the reasons; only at the start.
     pub(super) refused: BTreeMap<String, Refusal>,
@@ -111,7 +115,12 @@ impl SitePlanner {
     ) -> Result<PlannedSite, Refusal> {
         self.view.borrow().power.check()?;
         let site = parse(text)?;
-        let file = with_whole_paths(site.clone(), &self.context.folder);
+        let mut file = with_whole_paths(site.clone(), &self.context.folder);
+        let mut moves = self.journal.moved_volumes().map_err(|error| error.refusal())?;
+        if planted::is(ApplyBug::MovesForgotten) {
+            moves.clear();
+        }
+        let (settled_moves, stale) = (settled(&file, &moves), follow_known(&mut file, &moves));
         let (MergedSite { site: merged, kept, lost, said }, begun) = self.with_rows_of(&file, occasion)?;
         let begun_text = begun;
         let (text, mut wanted) = (merged.to_toml(), WantedSite::of(&merged, &self.context)?);
@@ -119,6 +128,7 @@ impl SitePlanner {
         if occasion != PlanOccasion::Start {
             self.check_moves(merged.volumes.iter())?;
         }
+        wanted.notes.extend(stale);
         let file = (!kept.is_empty()).then(|| file.to_toml());
         let mut destroy = destroy.to_vec();
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
@@ -187,6 +197,7 @@ impl SitePlanner {
             begun: begun_text,
             destroy,
             forgotten,
+            settled_moves,
             wanted,
             refused,
             occasion,
@@ -201,7 +212,9 @@ impl SitePlanner {
         let site = parse(&text)?;
         let wanted = WantedSite::of(&site, &self.context)?;
         self.check_addresses(&wanted, &site)?;
-        self.check_moves(served_names(&site).iter().filter_map(|name| site.served_volume(name)))?;
+        let known: BTreeSet<String> = served_names(before).into_iter().collect();
+        let new = served_names(&site).into_iter().filter(|name| !known.contains(name)).collect::<Vec<_>>();
+        self.check_moves(new.iter().filter_map(|name| site.served_volume(name)))?;
         let pools = wanted.pools.iter().map(|pool| (pool.name.clone(), None)).collect();
         let services = match before == after {
             true => wanted.services.clone(),
@@ -221,6 +234,7 @@ impl SitePlanner {
             begun: None,
             destroy: Vec::new(),
             forgotten: Vec::new(),
+            settled_moves: Vec::new(),
             wanted,
             refused: BTreeMap::new(),
             occasion: PlanOccasion::Reload,
@@ -238,15 +252,16 @@ impl SitePlanner {
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         let changed = under_way.and_then(|apply| Some((apply.begun?, apply.text)));
         let Some((begun, text)) = changed else { return Ok((self.merged(file, occasion)?, None)) };
+        let begun = self.with_moves(parse(&begun)?)?;
         let first = match occasion {
-            PlanOccasion::Apply if begun != file.to_toml() => {
+            PlanOccasion::Apply if begun.to_toml() != file.to_toml() => {
                 return Ok((self.merged(file, occasion)?, None));
             }
             PlanOccasion::Apply => MergedSite { site: file.clone(), ..MergedSite::default() },
             PlanOccasion::Start | PlanOccasion::Reload => self.merged(file, occasion)?,
         };
         let without = first.site.to_toml();
-        let second = merged(parse(&begun)?, parse(&text)?, first.site, |site| self.check(site));
+        let second = merged(begun, parse(&text)?, first.site, |site| self.check(site));
         let mut both = MergedSite { site: second.site, ..first };
         for (all, new) in
             [(&mut both.kept, second.kept), (&mut both.lost, second.lost), (&mut both.said, second.said)]
@@ -274,7 +289,7 @@ impl SitePlanner {
         }
         let [applied, served] = [applied, served].map(|text| parse(&text));
         let (applied, served) = match (applied, served) {
-            (Ok(applied), Ok(served)) => (applied, served),
+            (Ok(applied), Ok(served)) => (self.with_moves(applied)?, served),
             // The person who applies a file knows what it says, and what was taken away online is not known any more.
             (Err(refusal), _) | (_, Err(refusal)) if occasion == PlanOccasion::Apply => {
                 let line = format!("what was changed online cannot be read, and is undone: {refusal}");
@@ -294,6 +309,13 @@ impl SitePlanner {
             return Ok(MergedSite { lost: undone(applied, served, file.clone()), ..alone });
         }
         Ok(merged(applied, served, file.clone(), |site| self.check(site)))
+    }
+
+    /// A site that was written before volumes were moved, as if it had been written since.
+    fn with_moves(&self, mut site: Site) -> Result<Site, Refusal> {
+        let moves = self.journal.moved_volumes().map_err(|error| error.refusal())?;
+        follow_known(&mut site, &moves);
+        Ok(site)
     }
 
     /// Refuses a volume of the site that is on its way to another pool: an apply would make an empty one in its place, and a

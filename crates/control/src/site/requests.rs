@@ -94,7 +94,10 @@ impl SiteServer {
         let SiteRequest { wanted, answer, in_progress } = request;
         let mut is_change = matches!(
             wanted,
-            WantedAnswer::Apply(_) | WantedAnswer::GoOn(_) | WantedAnswer::MakeWaitingDrGroups
+            WantedAnswer::Apply(_)
+                | WantedAnswer::GoOn(_)
+                | WantedAnswer::FollowMoved(_)
+                | WantedAnswer::MakeWaitingDrGroups
         ) || matches!(&wanted, WantedAnswer::Change(change) if !change.is_dry_run);
         let answered = match wanted {
             WantedAnswer::Plan(_) => unreachable!("plans have a queue of their own"),
@@ -102,6 +105,7 @@ impl SiteServer {
             WantedAnswer::Power(power) => self.set_power(power).await.map_err(RowRefusal::from),
             WantedAnswer::Change(change) => self.change_row(*change).await,
             WantedAnswer::GoOn(pool) => self.go_on(&pool).await.map_err(RowRefusal::from),
+            WantedAnswer::FollowMoved(news) => self.follow_moved(&news).await,
             WantedAnswer::OpenClosedPools => {
                 let (has_changed, done) = self.answer_closed_pools().await;
                 is_change = has_changed;

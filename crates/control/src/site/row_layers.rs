@@ -79,6 +79,15 @@ impl SiteServer {
 
     /// Texts of the versions of the site that pools serve or are to serve, that first which is shown.
     fn served_versions(&self) -> Result<Vec<Arc<str>>, RowRefusal> {
+        let texts = self.versions()?;
+        match texts.is_empty() {
+            true => Err(Refusal::new("no site file was applied", "apply one").into()),
+            false => Ok(texts),
+        }
+    }
+
+    /// As [`Self::served_versions`]; none if no site was applied.
+    pub(super) fn versions(&self) -> Result<Vec<Arc<str>>, RowRefusal> {
         let under_way = self.journal.apply_under_way().map_err(|error| error.refusal())?;
         let served = self.journal.served_site().map_err(|error| error.refusal())?;
         let mut texts: Vec<Arc<str>> = Vec::new();
@@ -98,10 +107,7 @@ impl SiteServer {
         if let Some(shown) = texts.iter().position(is_shown) {
             texts.swap(0, shown);
         }
-        match texts.is_empty() {
-            true => Err(Refusal::new("no site file was applied", "apply one").into()),
-            false => Ok(texts),
-        }
+        Ok(texts)
     }
 }
 

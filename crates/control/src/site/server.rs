@@ -186,6 +186,7 @@ impl SiteServer {
         begin_services(&daemon, &journal, &wanted.nbd_tls, notices)?;
         let addresses = Rc::new(WantedAddresses::of(&wanted, &site, &context.folder));
         let requests = SiteRequests::new();
+        daemon.answer_pools(&requests.give);
         let unanswered = UnansweredPools::default();
         let planner = SitePlanner {
             journal: Arc::clone(&journal),

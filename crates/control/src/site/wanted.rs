@@ -128,7 +128,7 @@ impl WantedSite {
         let dr_groups = wanted_dr_groups((site, index), own, is_pool)?;
         let listens = site.replication.as_ref().is_some_and(|replication| !replication.listen.is_empty());
         let notifiers = wanted_notifiers(site, (&context.folder, has_secrets))?;
-        let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts(site, &schedules));
+        let (nbd_tls, mut services) = (TlsMode::Off, schedule_texts((site, index), &schedules));
         services.append(&mut set_texts(index, &sets));
         services.append(&mut notifier_texts(&notifiers));
         let in_pools = |one: &WantedSchedule| {

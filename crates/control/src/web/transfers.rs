@@ -1,6 +1,6 @@
 //! Copies, refreshes and moves of volumes between pools: jobs of the pool that gets the volume.
 //!
-//! Invariant: a volume that the site names stays in its pool. A start with the same site would make an empty one there.
+//! Invariant: a volume moves only if all that serves it can follow ([`crate::site::volume_following`]).
 
 use super::{
     ApiState,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     job_request::{RequestedJob, TransferRequest},
     journal::tokens::CallerRole,
-    site::{file_merge::served_names, handle::PoolHandle, server::parse},
+    site::{handle::PoolHandle, moved_volumes::obstacle, server::parse},
 };
 use array::{
     pool::{INCOMPLETE_END, is_moved},
@@ -24,7 +24,6 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use plan::site::Site;
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -117,7 +116,8 @@ pub(super) async fn refresh(
     begin((&api, &copy.pool), (RequestedJob::Refresh, transfer), identity).await
 }
 
-/// Moves a volume that is not served to another pool, with its snapshots and its identity; or goes on with that.
+/// Moves a volume to another pool, with its snapshots and its identity, also while hosts use it; or goes on with that. What serves
+/// it follows: hosts log in again once, and find it with the same names.
 #[utoipa::path(post, path = "/v1/volumes/{volume}/move", tag = "volumes", request_body = MoveBody,
     params(("volume" = String, Path, description = "UUID")),
     responses((status = 202, description = "It is the job move of the other pool", body = JobRow), (status = "default", response = ApiProblem)))]
@@ -142,7 +142,7 @@ pub(super) async fn relocate(
         Some(before) => transfer.pool = before.pool,
         None if !is_moved(&source.volume.name) => {
             api.site.presentations.check_volume_not_held(source.id())?;
-            check_site_lacks(&api, &source)?;
+            check_can_follow(&api, &source)?;
         }
         None => {}
     }
@@ -179,34 +179,21 @@ async fn snapshot_of(api: &ApiState, source: &MeantVolume, name: &str) -> Result
     .await
 }
 
-/// Refuses a volume that is served, or that the site file names: both would go on with the old pool.
-fn check_site_lacks(api: &ApiState, meant: &MeantVolume) -> Result<(), ApiProblem> {
-    let (pool, name) = (&meant.pool.name, &meant.volume.name);
-    let is_meant = |volume: &plan::site::Volume| volume.group == *pool && volume.name == *name;
+/// Refuses a volume of which something cannot follow, and any while a site file is applied to a part that names it.
+fn check_can_follow(api: &ApiState, meant: &MeantVolume) -> Result<(), ApiProblem> {
+    let place = format!("{}/{}", meant.pool.name, meant.volume.name);
     let refused = |problem: String, next: String| {
         Err(ApiProblem::new(StatusCode::CONFLICT, "refused", &Refusal::new(problem, next)))
     };
-    let site = api.site.look();
-    let serves = |site: &Site| {
-        served_names(site).into_iter().find(|name| site.served_volume(name).is_some_and(is_meant))
-    };
-    if serves(&site.site).is_some() {
-        return refused(
-            format!("{pool}/{name} is served, or a schedule names it, and a server moves only what nobody uses"),
-            "take its units, exports and schedules away first, and give it new ones when it has moved; or end the server: \
-             'spindle volume move' of the folders moves it with its snapshots"
-                .to_owned(),
-        );
+    if let Some((problem, next)) = obstacle(&api.site.look().site, &place) {
+        return refused(problem, next);
     }
-    // Of an apply that is under way, too.
-    let under_way = api.journal.apply_under_way()?.map(|apply| [Some(apply.text), apply.file]);
-    let mut files = under_way.into_iter().flatten().chain([api.journal.applied_file()?]).flatten();
-    let names = |text: String| parse(&text).is_ok_and(|site| site.volumes.iter().any(is_meant));
-    if files.any(names) {
+    let under_way = api.journal.apply_under_way()?.filter(|apply| apply.online.is_none());
+    let mut texts = under_way.into_iter().flat_map(|apply| [Some(apply.text), apply.file]).flatten();
+    if texts.any(|text| parse(&text).is_ok_and(|site| site.volume(&place).is_some())) {
         return refused(
-            format!("the site file says that {name} is in group {pool}: a start would make an empty one there"),
-            "apply a file without it, which leaves it as it is; move it; then apply a file that has it in its new group"
-                .to_owned(),
+            format!("a site file that names {place} is applied to a part"),
+            "bring that to its end first: 'spindle apply' of the file goes on with it".to_owned(),
         );
     }
     Ok(())

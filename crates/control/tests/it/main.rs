@@ -40,6 +40,7 @@ mod schedules;
 mod seeds;
 mod served_changes;
 mod served_drives;
+mod served_moves;
 mod set_contents;
 mod sim_schedules;
 mod sim_site;

@@ -1,0 +1,120 @@
+//! The site follows a volume that has moved to another pool: its units, exports and schedules, under hosts that use it.
+//!
+//! Invariants:
+//!
+//! 1. The volume has its place in the new pool before this begins, and the old one is not deleted before it has ended. So a
+//!    server that ends at any moment finds one of both, and goes on.
+//! 2. The new pool serves it before sessions in the old one end: who logs in again finds it. Until then no command on the old
+//!    one is executed.
+//! 3. It is done once: again, it changes nothing but what is missing.
+
+use super::{
+    adoption::with_groups_in_references,
+    handle::SiteAnswer,
+    moved_volumes::follow,
+    row_change::RowEffect,
+    row_layers::SiteLayer,
+    row_refusal::RowRefusal,
+    server::{SiteServer, parse},
+    wanted_pool::WantedPool,
+};
+use array::format::PoolId;
+use report::Refusal;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// A volume that is in another pool by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedVolumeNews {
+    /// `POOL/VOLUME` before.
+    pub from: String,
+    /// The pool that has it, and its name there.
+    pub pool: PoolId,
+    pub name: String,
+}
+
+impl SiteServer {
+    /// Has the site follow a volume that has moved.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be written, or the site contradicts itself with the volume in its new place: ask again.
+    pub(super) async fn follow_moved(&mut self, news: &MovedVolumeNews) -> Result<SiteAnswer, RowRefusal> {
+        let is_it = |pool: &&crate::pool_thread::PoolThread| pool.last_view().pool == Some(news.pool);
+        let Some(group) = self.daemon.pools().iter().find(is_it).map(|pool| pool.name.clone()) else {
+            return Err(Refusal::new("the pool of the volume is not open", "it goes on when it is").into());
+        };
+        let (from, to) = (news.from.clone(), format!("{group}/{}", news.name));
+        // The plan is made from views.
+        self.show_changes().await;
+        self.publish();
+        let layers = self.layers_with_moved(&from, &to)?;
+        let Some(shown) = layers.first() else {
+            self.journal.follow_move(&from, &to, |_| None).map_err(|error| error.refusal())?;
+            return Ok(SiteAnswer::default());
+        };
+        let words: Vec<String> = shown.plan.changes.shown().iter().map(ToString::to_string).collect();
+        self.keep_documents(&shown.plan.text, &shown.plan.wanted.pools).await?;
+        let changed = |text: &str| {
+            let layer =
+                layers.iter().find(|layer| *layer.text == *text && layer.effect != Some(RowEffect::None));
+            layer.map(|layer| layer.plan.text.clone())
+        };
+        self.journal.follow_move(&from, &to, changed).map_err(|error| error.refusal())?;
+        self.serve_moved(&layers, [&group, from.split_once('/').map_or("", |(pool, _)| pool)]).await;
+        let SiteLayer { plan, .. } = layers.into_iter().next().expect("there is one at least");
+        self.read_served_site(Some(plan.text));
+        self.schedules.set(plan.wanted.schedules);
+        self.sets.set(plan.wanted.sets);
+        self.watched.send_replace(Arc::new(plan.wanted.watched));
+        self.publish();
+        let services = if words.is_empty() { "nothing served it".to_owned() } else { words.join("; ") };
+        self.notices.note(format!("{from} is {to} now: {services}"));
+        for schedule in self.served_site.snapshots.iter() {
+            let old_group = from.split_once('/').map_or("", |(pool, _)| pool);
+            if schedule.groups.iter().any(|name| name == old_group) && !schedule.groups.contains(&group) {
+                self.notices.note(format!(
+                    "schedule {} takes snapshots of group {old_group}, and {to} is not in it any more",
+                    schedule.name
+                ));
+            }
+        }
+        Ok(SiteAnswer { changes: plan.changes.shown(), ..SiteAnswer::default() })
+    }
+
+    /// The versions of the site that pools serve, with the volume in its new place. None if no site was applied.
+    fn layers_with_moved(&self, from: &str, to: &str) -> Result<Vec<SiteLayer>, RowRefusal> {
+        let mut layers = Vec::new();
+        for text in self.versions()? {
+            let before = with_groups_in_references(parse(&text)?);
+            let mut site = before.clone();
+            let is_changed = follow(&mut site, from, to);
+            let plan = self.planner.plan_rows(&before, &site)?;
+            let effect = Some(if is_changed { RowEffect::Changed } else { RowEffect::None });
+            layers.push(SiteLayer { text, before: Arc::new(before), effect, plan });
+        }
+        Ok(layers)
+    }
+
+    /// Has the new pool serve the volume, and then the old one end its sessions. One that cannot now does when it goes on.
+    async fn serve_moved(&mut self, layers: &[SiteLayer], pools: [&str; 2]) {
+        let after: BTreeMap<Arc<str>, Arc<str>> =
+            layers.iter().map(|layer| (Arc::clone(&layer.text), layer.plan.text.as_str().into())).collect();
+        for name in pools {
+            let text = self.served_texts.get(name).cloned().unwrap_or_else(|| Arc::clone(&layers[0].text));
+            let layer = layers.iter().find(|layer| layer.text == text).unwrap_or(&layers[0]);
+            let wanted: Option<&WantedPool> = layer.plan.wanted.pools.iter().find(|pool| pool.name == name);
+            let Some(wanted) = wanted.filter(|_| self.daemon.pool(name).is_some()) else { continue };
+            let text = Arc::clone(&after[&layer.text]);
+            if let Err(refused) = self.serve_pool(wanted, &text, None).await {
+                let line =
+                    format!("a volume has moved, and what is served is as before: {}", refused.refusal);
+                self.notices.of(name).warn(line);
+            }
+        }
+        for text in self.served_texts.values_mut() {
+            if let Some(new) = after.get(text) {
+                *text = Arc::clone(new);
+            }
+        }
+    }
+}
