@@ -39,7 +39,7 @@ busybox=$(find_program busybox)
 cp "$busybox" "$tree/bin/busybox"
 "$busybox" --list | grep -vx busybox | while read -r applet; do ln -s busybox "$tree/bin/$applet"; done
 
-for name in iscsid iscsiadm multipath multipathd mkfs.xfs xfs_repair mkfs.ext4 e2fsck fio ip kmod dmsetup kpartx scsi_id udevadm sg_vpd; do
+for name in iscsid iscsiadm multipath multipathd mkfs.xfs xfs_repair mkfs.ext4 e2fsck fio ip kmod dmsetup kpartx scsi_id udevadm sg_persist sg_vpd; do
     file=$(find_program $name)
     rm -f "$tree/bin/$name"
     put "$file" "/sbin/$name"

@@ -181,7 +181,8 @@ impl PoolTransfers {
                 let check = |volume| match served.exports.registrants(volume) {
                     0 => Ok(()),
                     count => Err(Error::NotMovable(format!(
-                        "{count} hosts have persistent reservations on it, which would end; take the cluster down first"
+                        "hosts are registered for persistent reservations on it ({count}), which would end: take the cluster down \
+                         first"
                     ))),
                 };
                 // The pool releases the rest when it is opened again.

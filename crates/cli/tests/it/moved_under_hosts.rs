@@ -107,6 +107,22 @@ fn clients_connect_again_and_find_their_volume_in_another_pool() {
         check(&bench, &world, &served, "back", 0, written[0]).await;
     });
     served.end();
+    // Moved while no server runs: the next one, whose file says the old pool, makes no empty one.
+    let (before, stopped) = (id_of(&bench, MAIL, "store"), [MAIL, LOGS].map(|pool| format!("{pool}/store")));
+    let site = site.replace("name = 'store'\ngroup = 'logs'", "name = 'store'\ngroup = 'mail'");
+    bench.make_file("site.toml", site.replace("'logs/store'", "'mail/store'").as_bytes());
+    Served::begin(&bench).end();
+    done(&bench.run(&["volume", "move", &stopped[0], &stopped[1]]));
+    let served = Served::begin(&bench);
+    assert_eq!((id_of(&bench, MAIL, "store"), id_of(&bench, LOGS, "store")), (None, before));
+    let said = bench.run(&apply);
+    assert!(
+        said.stderr.contains("volume mail/store is gone, and not made anew"),
+        "{}{}",
+        said.stdout,
+        said.stderr
+    );
+    served.end();
     for pool in [MAIL, LOGS] {
         done(&bench.run(&["pool", "scrub", pool]));
     }

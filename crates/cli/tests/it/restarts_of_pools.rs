@@ -1,4 +1,5 @@
-//! A planned restart of a server with four pools under I/O of Linux's initiator, in full runs: no error, and a short wait.
+//! A planned restart of a server with four pools, and moves of volumes between them, under I/O of Linux's initiator, in full runs:
+//! no error, and a short wait.
 
 use crate::{
     guest::Guest,
@@ -87,25 +88,18 @@ fn log_in(guest: &mut Guest) -> Vec<String> {
     POOLS.iter().map(device).collect()
 }
 
-#[test]
-fn a_restart_of_a_server_with_four_pools_costs_hosts_seconds_and_no_error() {
-    let Some(mut guest) = boot() else { return };
-    let bench = Bench::new();
-    bench.make_file("site.toml", site().as_bytes());
-    let mut server = Server::start(&bench, &guest);
-    let devices = log_in(&mut guest);
+/// Writes each device, and verifies it.
+fn begin_fio(guest: &mut Guest, devices: &[String]) {
     let jobs: String = POOLS
         .iter()
-        .zip(&devices)
+        .zip(devices)
         .map(|(pool, device)| format!(" --name={pool} --filename={device}"))
         .collect();
-    guest.must(&format!("{FIO}{jobs} > /fio.log 2>&1 & echo $! > /fio.pid; sleep 15"));
-    let begun = Instant::now();
-    server.end();
-    let ended = begun.elapsed();
-    drop(server);
-    let mut server = Server::start(&bench, &guest);
-    let gap = begun.elapsed();
+    guest.must(&format!("{FIO}{jobs} > /fio.log 2>&1 & echo $! > /fio.pid"));
+}
+
+/// Waits for fio, which has seen no error, and returns its longest I/O.
+fn longest_io(guest: &mut Guest) -> Duration {
     let log = guest.must("while kill -0 $(cat /fio.pid) 2>/dev/null; do sleep 1; done; cat /fio.log");
     let answer = guest.must("cat /fio.json");
     let answer = json_of(&answer[answer.find('{').unwrap_or_else(|| panic!("{log}"))..]);
@@ -119,15 +113,81 @@ fn a_restart_of_a_server_with_four_pools_costs_hosts_seconds_and_no_error() {
             longest = longest.max(Duration::from_nanos(job[way]["clat_ns"]["max"].as_u64().unwrap()));
         }
     }
+    longest
+}
+
+fn check_dmesg(guest: &mut Guest) {
+    let errors = guest.must("dmesg");
+    let errors: Vec<&str> = errors.lines().filter(|line| line.contains("I/O error")).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn a_restart_of_a_server_with_four_pools_costs_hosts_seconds_and_no_error() {
+    let Some(mut guest) = boot() else { return };
+    let bench = Bench::new();
+    bench.make_file("site.toml", site().as_bytes());
+    let mut server = Server::start(&bench, &guest);
+    let devices = log_in(&mut guest);
+    begin_fio(&mut guest, &devices);
+    guest.must("sleep 15");
+    let begun = Instant::now();
+    server.end();
+    let ended = begun.elapsed();
+    drop(server);
+    let mut server = Server::start(&bench, &guest);
+    let gap = begun.elapsed();
+    let longest = longest_io(&mut guest);
     println!(
         "note: a restart with four pools: ended in {ended:.2?}, serves again {gap:.2?} after the signal; the longest I/O of an \
          emulated host took {longest:.2?}"
     );
     assert!(gap <= GAP_MAX, "{gap:?}");
     assert!(longest <= GAP_MAX, "{longest:?}");
-    let errors = guest.must("dmesg");
-    let errors: Vec<&str> = errors.lines().filter(|line| line.contains("I/O error")).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_dmesg(&mut guest);
+    guest.must("iscsiadm -m node -u");
+    server.end();
+}
+
+#[test]
+fn a_volume_that_moves_between_pools_costs_linux_seconds_and_no_error() {
+    let Some(mut guest) = boot() else { return };
+    let bench = Bench::new();
+    bench.make_file("site.toml", site().as_bytes());
+    let mut server = Server::start(&bench, &guest);
+    let devices = log_in(&mut guest);
+    begin_fio(&mut guest, &devices);
+    guest.must("sleep 5");
+    let socket = format!("unix:{}", bench.path("state/spindle.sock").display());
+    for (from, to) in [("mail", "logs"), ("logs", "backups"), ("backups", "mail")] {
+        let (from, to) = (format!("{from}/disk-mail"), format!("{to}/disk-mail"));
+        let begun = Instant::now();
+        let said = bench.run(&["volume", "move", &from, &to, "--json", "--server", &socket]);
+        assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+        println!("note: {from} to {to} in {:.2?}: {}", begun.elapsed(), said.stdout.trim_end());
+        guest.must("sleep 3");
+    }
+    let longest = longest_io(&mut guest);
+    println!("note: the longest I/O of an emulated host while a volume moved three times took {longest:.2?}");
+    assert!(longest <= GAP_MAX, "{longest:?}");
+    check_dmesg(&mut guest);
+    // A cluster's fence does not come along.
+    let register = |key: &str, new: &str| {
+        format!("sg_persist --out --register --param-rk={key} --param-sark={new} {}", devices[0])
+    };
+    guest.must(&register("0", "abc"));
+    let verb = ["volume", "move", "mail/disk-mail", "logs/disk-mail", "--server", &socket];
+    let refused = bench.run(&verb);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("registered for persistent reservations on it (1)"),
+        "{}",
+        refused.stderr
+    );
+    guest.must(&register("abc", "0"));
+    assert_eq!(bench.run(&verb).code, Some(0));
+    let session = guest.must("sleep 5; iscsiadm -m session -P 1");
+    assert_eq!(session.matches("LOGGED IN").count(), POOLS.len(), "{session}");
     guest.must("iscsiadm -m node -u");
     server.end();
 }

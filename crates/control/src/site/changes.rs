@@ -38,6 +38,8 @@ pub struct KnownSite {
     pub dr_groups: Option<KnownDrGroups>,
     /// Of the site that was applied last.
     pub services: ServiceTexts,
+    /// Volumes that it had, as `POOL/VOLUME`.
+    pub volumes_before: BTreeSet<String>,
     /// Differences between the file and pools that no apply changes.
     pub notes: Vec<String>,
 }
@@ -211,14 +213,17 @@ impl SiteChanges {
         true
     }
 
-    /// True if another pool has a volume of the name that the file does not say. It may have been moved there while no server
-    /// ran, and an empty one in its place would be taken for it.
+    /// True if the pool had the volume, and another one has one of its name that the file does not say. It may have been moved
+    /// there while no server ran, and an empty one in its place would be taken for it.
     fn may_have_moved(
         &mut self,
         (pool, wanted): (&WantedPool, &WantedVolume),
         (site, known): (&WantedSite, &KnownSite),
     ) -> bool {
         let name = &wanted.name;
+        if !known.volumes_before.contains(&format!("{}/{name}", pool.name)) {
+            return false;
+        }
         let has = |other: &WantedPool| {
             let is_said = other.volumes.iter().any(|one| one.name == *name || one.was.as_ref() == Some(name));
             let volumes =
@@ -229,7 +234,7 @@ impl SiteChanges {
             return false;
         };
         self.notes.push(format!(
-            "volume {}/{name} is not made: pool {} has one of this name that the file does not say. If it was moved there, say \
+            "volume {}/{name} is gone, and not made anew: pool {} has one of this name that the file does not say. If it was moved there, say \
              group = {:?}; if both are to be there, say both",
             pool.name, other.name, other.name
         ));

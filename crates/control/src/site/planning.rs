@@ -302,8 +302,7 @@ impl SitePlanner {
                 ));
             }
         };
-        let is_applied =
-            |volume: &Volume| applied.volume(&format!("{}/{}", volume.group, volume.name)).is_some();
+        let is_applied = |volume: &Volume| applied.volume(&path_of(volume)).is_some();
         let served = refreshed_volumes(served, &self.found_pools(), is_applied);
         if occasion == PlanOccasion::Apply {
             return Ok(MergedSite { lost: undone(applied, served, file.clone()), ..alone });
@@ -328,7 +327,6 @@ impl SitePlanner {
             let moves = open.filter(|request| request.job == RequestedJob::Move);
             moving.extend(moves.filter_map(|request| Some(request.transfer.as_ref()?.from.clone())));
         }
-        let path_of = |volume: &Volume| format!("{}/{}", volume.group, volume.name);
         match volumes.find(|volume| moving.contains(&path_of(volume))) {
             None => Ok(()),
             Some(volume) => Err(Refusal::new(
@@ -403,14 +401,16 @@ impl SitePlanner {
         }
         let dr_groups = KnownDrGroups::of(&self.view.borrow(), &self.journal);
         known.dr_groups = Some(dr_groups.map_err(|error| error.refusal())?);
-        known.services = match self.journal.served_site().map_err(|error| error.refusal())? {
-            Some(served) if served == text => wanted.services.clone(),
-            Some(served) => {
-                // A file of an older version, perhaps: what it served is shown as new then.
-                let before = parse(&served).and_then(|site| WantedSite::described(&site, &self.context));
-                before.map(|before| before.services).unwrap_or_default()
+        let served = self.journal.served_site().map_err(|error| error.refusal())?;
+        // A file of an older version, perhaps: what it served is shown as new then.
+        let before = served.as_deref().and_then(|served| parse(served).ok());
+        known.volumes_before = before.iter().flat_map(|site| &site.volumes).map(path_of).collect();
+        known.services = match (served, before) {
+            (Some(served), _) if served == text => wanted.services.clone(),
+            (_, Some(before)) => {
+                WantedSite::described(&before, &self.context).map(|site| site.services).unwrap_or_default()
             }
-            None => BTreeMap::new(),
+            _ => BTreeMap::new(),
         };
         Ok((known, refused))
     }
@@ -495,6 +495,10 @@ pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
         }
     }
     site
+}
+
+fn path_of(volume: &Volume) -> String {
+    format!("{}/{}", volume.group, volume.name)
 }
 
 fn is_there(name: &str, known: &KnownSite) -> bool {

@@ -187,11 +187,13 @@ async fn check_followed(site: &SiteHandle, pool: &str) -> Found<()> {
         let exports =
             shown.exports.iter().filter(|export| ["store", "monday"].contains(&&*export.name)).count();
         let units = shown.targets.iter().map(|target| target.units.len()).sum::<usize>();
-        let volumes = shown.volumes.iter().filter(|volume| volume.name.starts_with("store")).count();
-        let expected = if name == pool { (2, 1, 1) } else { (0, 0, 0) };
+        let mut volumes: Vec<&str> = shown.volumes.iter().map(|volume| &*volume.name).collect();
+        volumes.retain(|name| name.starts_with("store"));
+        let expected = if name == pool { (2, 1, vec!["store"]) } else { (0, 0, Vec::new()) };
         if (exports, units, volumes) != expected {
             return Err(format!(
-                "{name} has {exports} exports, {units} units, {volumes} volumes; {pool} serves"
+                "{pool} is to serve; {name}: {exports} exports, {units} units, {:?}",
+                shown.volumes
             ));
         }
     }

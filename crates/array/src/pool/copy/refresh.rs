@@ -139,12 +139,16 @@ impl Pool {
     pub(in super::super) async fn take_back(&self, incomplete: &str, snapshot: &str) -> Result<()> {
         let goal = RollbackGoal::Snapshot(SnapshotKey::from(snapshot));
         let volume = self.volume_row(self.number_of(VolumeKey::from(incomplete))?).volume;
-        let left = IdSeed(volume.0).volume_of(volume);
         // An earlier attempt may have ended right here.
-        self.delete_left(left).await?;
+        self.delete_left_of(volume).await?;
         let how = (None, RollbackStamp::Without);
-        self.roll_back_as(VolumeKey::from(incomplete), goal, left, how).await?;
-        self.delete_left(left).await
+        self.roll_back_as(VolumeKey::from(incomplete), goal, left_of(volume), how).await?;
+        self.delete_left_of(volume).await
+    }
+
+    /// Deletes what taking back an incomplete copy of this identity has left.
+    pub(super) async fn delete_left_of(&self, copy: VolumeId) -> Result<()> {
+        self.delete_left(left_of(copy)).await
     }
 
     /// Deletes the volume that a rollback left, if it is there. Not those that people's rollbacks left; of a replica, too.
@@ -200,4 +204,9 @@ impl Pool {
         }
         Ok((copied, discarded))
     }
+}
+
+/// The identity of what is left when an incomplete copy is taken back.
+fn left_of(copy: VolumeId) -> VolumeId {
+    IdSeed(copy.0).volume_of(copy)
 }

@@ -207,7 +207,7 @@ impl Move<'_> {
             }
             // The state that it was begun from was deleted while the move was interrupted.
             None if self.is_own(begun.volume, &first) => {
-                self.to.delete_volume(&self.incomplete, true).await?;
+                self.delete_copy(begun.volume).await?;
                 self.make(&row, &first).await
             }
             _ => Err(Error::OtherCopy(self.incomplete.clone())),
@@ -302,8 +302,16 @@ impl Move<'_> {
     }
 
     async fn begin_again(&mut self) -> Result<()> {
-        self.to.delete_volume(&self.incomplete, true).await?;
+        if let Some(begun) = self.to.info_of(&self.incomplete) {
+            self.delete_copy(begun.volume).await?;
+        }
         self.begin().await
+    }
+
+    /// Deletes the incomplete copy, and what an earlier attempt left of it.
+    async fn delete_copy(&self, copy: VolumeId) -> Result<()> {
+        self.to.delete_left_of(copy).await?;
+        self.to.delete_volume(&self.incomplete, true).await
     }
 
     /// Copies the state at a snapshot, as far as it differs from that at an earlier one, and takes the snapshot.
