@@ -72,6 +72,10 @@ const SERVER: Scenario = Scenario {
         },
         SeededTest {
             room: "control",
+            name: "served_moves::a_volume_moves_under_its_hosts_however_often_the_server_is_killed",
+        },
+        SeededTest {
+            room: "control",
             name: "group_crashes::a_group_of_two_pools_is_changed_in_both_or_in_neither_and_once",
         },
         SeededTest {
@@ -110,7 +114,7 @@ const SCENARIOS: [Scenario; 4] = [
 struct SeedOptions {
     /// The flows of DR groups between two sites (replication), two whole servers with their groups (sites), backups with
     /// their freezes, catalogues, verifications, copies and restores (protect), or one server that is killed while its site,
-    /// rows, groups, copies, events and presentations change (server)
+    /// rows, groups, copies, moves, events and presentations change (server)
     scenario: String,
     /// Number of seeds
     #[arg(long, default_value_t = 1000)]

@@ -90,6 +90,7 @@ pub fn pages(setting: PageSetting) -> Router {
         .route("/volumes/{volume}/change/{what}", post(volume_changes::change))
         .route("/volumes/{volume}/clones", post(volume_changes::clone))
         .route("/volumes/{volume}/delete", post(volume_changes::delete))
+        .route("/volumes/{volume}/move", post(volume_changes::relocate))
         .route("/volumes/{volume}/snapshots", post(volume_changes::take_snapshot))
         .route("/volumes/{volume}/snapshots/{snapshot}", get(snapshot::show))
         .route("/volumes/{volume}/snapshots/{snapshot}/delete", post(snapshot::delete))

@@ -55,7 +55,7 @@ const PLACES: [(&str, &str); 13] = [
 ];
 
 /// Changes in words, by the names that `?done=` has.
-const DONE: [(&str, &str); 48] = [
+const DONE: [(&str, &str); 49] = [
     ("acknowledged", "You have taken the condition on. It stays open until it has ended."),
     ("applied", "The site was applied."),
     ("backup", "The backup was made."),
@@ -66,6 +66,7 @@ const DONE: [(&str, &str); 48] = [
     ("hold", "The hold was set."),
     ("levelling", "The levelling has begun."),
     ("levelling-ended", "The levelling ends."),
+    ("moving", "The move has begun. Hosts log in again once, when the volume changes pools."),
     ("released", "The hold was released."),
     ("renamed", "It was renamed."),
     ("resized", "The size was changed."),

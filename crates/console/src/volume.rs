@@ -13,7 +13,7 @@ use axum::extract::Path;
 use control::web::{
     ApiProblem, VolumeSpaceRow,
     client::{PresentationRow, VolumeUses},
-    rows::{SnapshotRow, VolumeEntry},
+    rows::{PoolRow, SnapshotRow, VolumeEntry},
 };
 
 /// Rows of the table.
@@ -30,6 +30,8 @@ struct VolumePage<'a> {
     /// Newest first.
     snapshots: Result<Vec<SnapshotRow>, ApiProblem>,
     timeline: String,
+    /// Other pools of the server that are open: UUID and name.
+    pools: Vec<(String, String)>,
     /// Index of the first row of the table.
     from: usize,
 }
@@ -85,9 +87,12 @@ pub(crate) async fn page(visit: &Visit, id: &str, problem: Option<ApiProblem>) -
         rows.reverse();
         rows
     });
+    let pools: Vec<PoolRow> = visit.get("/v1/pools").await?;
+    let pools = pools.into_iter().filter_map(|pool| Some((pool.id?, pool.name)));
+    let pools = pools.filter(|(id, _)| *id != volume.pool_id).collect();
     let from = visit.asked("from").and_then(|from| from.parse().ok()).unwrap_or(0);
     shown(
-        &VolumePage { frame: &frame, volume, uses, space, presentations, snapshots, timeline, from },
+        &VolumePage { frame: &frame, volume, uses, space, presentations, snapshots, timeline, pools, from },
         &frame,
     )
 }

@@ -9,7 +9,8 @@ use crate::{
 use axum::{extract::Path, http::Method};
 use control::web::{
     ApiProblem,
-    client::{NewCloneBody, NewSnapshotBody, VolumePatch},
+    client::{MoveBody, NewCloneBody, NewSnapshotBody, VolumePatch},
+    health_rows::JobRow,
     rows::{SnapshotRow, VolumeEntry},
 };
 
@@ -83,6 +84,20 @@ pub(crate) async fn clone(visit: Visit, Path(id): Path<String>, fields: Fields) 
     let path = format!("/v1/volumes/{}/clones", escaped(&id));
     match visit.change::<VolumeEntry>((Method::POST, &path), &body, fields.change()).await {
         Ok(clone) => Ok(see(&format!("/volumes/{}?done=cloned", clone.id))),
+        Err(problem) => page(&visit, &id, Some(problem)).await,
+    }
+}
+
+/// Moves the volume whose name was typed to another pool.
+pub(crate) async fn relocate(visit: Visit, Path(id): Path<String>, fields: Fields) -> PageResult {
+    let end = async {
+        check_typed(&visit, &id, &fields).await?;
+        let body = MoveBody { pool: fields.text("pool").to_owned(), name: None };
+        let path = format!("/v1/volumes/{}/move", escaped(&id));
+        visit.change::<JobRow>((Method::POST, &path), &body, fields.change()).await
+    };
+    match end.await {
+        Ok(_) => Ok(see("/jobs?done=moving")),
         Err(problem) => page(&visit, &id, Some(problem)).await,
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     judged_exports::until,
     online_verbs::make_token,
     pool_drives::done,
+    sites_served::SITE,
     spindle::Bench,
 };
 use std::{fs, os::unix::fs::PermissionsExt};
@@ -124,6 +125,31 @@ fn a_drive_that_leaves_is_kept_after_all() {
         until("it has left", || drive_paths(&console, &cookie, &pool).len() == 2);
     }
     panic!("each drive left before it could be kept");
+}
+
+#[test]
+fn a_volume_is_moved_to_another_pool_once_its_name_was_typed() {
+    let bench = Bench::new();
+    // A set would keep it in its pool.
+    let console = ServedConsole::begin(&bench, SITE);
+    let cookie = console.login(&bench, "state/admin-token");
+    let list = console.get("/volumes", &cookie);
+    let pages = list.values("href").into_iter().filter(|path| path.starts_with("/volumes/"));
+    let mut pages = pages.filter(|path| console.get(path, &cookie).text.contains("Volume mail/store</h1>"));
+    let page = pages.next().unwrap_or_else(|| panic!("{}", list.text));
+    let shown = console.get(&page, &cookie);
+    let form = shown.text.split("id=\"move-pool\"").nth(1).unwrap_or_else(|| panic!("{}", shown.text));
+    assert!(form.split("</select>").next().unwrap().contains(">logs</option>"), "{form}");
+    let pool = form.split("value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let relocate =
+        |typed: &str| console.post(&format!("{page}/move"), &cookie, &[("pool", &pool), ("typed", typed)]);
+    assert_eq!(relocate("store").status, 400);
+    let moved = relocate("mail/store");
+    assert_eq!((moved.status, moved.header("location")), (303, "/jobs?done=moving"), "{}", moved.text);
+    until("it has moved", || console.get(&page, &cookie).text.contains("NBD export store"));
+    let uses = console.get(&page, &cookie).text;
+    assert!(uses.contains("NBD export store"), "{uses}");
+    console.end();
 }
 
 #[test]

@@ -61,6 +61,8 @@ fn schemathesis_finds_no_failure_of_the_api() {
     let mut judge = Command::new(schemathesis);
     judge.current_dir(bench.path("")).args(["run", &format!("http://{line}"), "--no-color", "--checks=all"]);
     judge.args(["--max-examples", &examples, "--header", &format!("Authorization: Bearer {token}")]);
+    // A page of events is waited for, up to 30 s.
+    judge.args(["--request-timeout", "45", "--max-response-time", "45"]);
     judge.args(EXCLUDED.map(|(check, _)| format!("--exclude-checks={check}")));
     // A caller may delete its own token, apply what ends the port's use, and say that the power is low: all is refused then.
     judge.args(

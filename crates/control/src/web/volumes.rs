@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     journal::tokens::CallerRole,
-    site::{file_merge::served_names, handle::PoolHandle, server::parse},
+    site::{file_merge::served_names, handle::PoolHandle, moved_volumes::follow_known, server::parse},
     view::{PoolView, VolumeView},
 };
 use array::format::VolumeId;
@@ -389,7 +389,8 @@ pub(super) async fn delete(
 fn check_file_lacks(api: &ApiState, meant: &MeantVolume) -> Result<(), ApiProblem> {
     let file = api.journal.applied_file()?;
     // One that cannot be read is refused at the next start.
-    let Some(site) = file.and_then(|text| parse(&text).ok()) else { return Ok(()) };
+    let Some(mut site) = file.and_then(|text| parse(&text).ok()) else { return Ok(()) };
+    follow_known(&mut site, &api.journal.moved_volumes()?);
     let is_meant =
         |volume: &plan::site::Volume| volume.group == meant.pool.name && volume.name == meant.volume.name;
     let serves =
