@@ -106,13 +106,13 @@ struct Scene {
     crashes: Cell<usize>,
 }
 
-type Found<T> = Result<T, String>;
+type Outcome<T> = Result<T, String>;
 
 fn said(refusal: Refusal) -> String {
     refusal.to_string()
 }
 
-async fn volume_of(client: &ApiClient, name: &str) -> Found<(String, String)> {
+async fn volume_of(client: &ApiClient, name: &str) -> Outcome<(String, String)> {
     let page: VolumePage = client.get("/v1/volumes").await.map_err(said)?;
     let is_it = |row: &str| row == name || row.strip_suffix("~moved") == Some(name);
     let row = page.volumes.into_iter().find(|row| is_it(&row.name));
@@ -120,7 +120,7 @@ async fn volume_of(client: &ApiClient, name: &str) -> Found<(String, String)> {
 }
 
 /// A host looks at all that it was answered.
-async fn look(host: &RefCell<Host>, device: &dyn BlockDevice) -> Found<()> {
+async fn look(host: &RefCell<Host>, device: &dyn BlockDevice) -> Outcome<()> {
     let read = device.read(ByteOffset(0), vec![Buffer::zeroed(BLOCKS * BLOCK)]).await;
     let read = read.map_err(|error| error.to_string())?;
     let host = &mut *host.borrow_mut();
@@ -138,7 +138,7 @@ async fn look(host: &RefCell<Host>, device: &dyn BlockDevice) -> Found<()> {
 }
 
 /// A host writes and reads on until the scene ends.
-async fn use_it(world: &World, host: &RefCell<Host>, device: &dyn BlockDevice) -> Found<()> {
+async fn use_it(world: &World, host: &RefCell<Host>, device: &dyn BlockDevice) -> Outcome<()> {
     look(host, device).await?;
     loop {
         let (block, byte, pause, looks) = {
@@ -166,21 +166,21 @@ async fn use_it(world: &World, host: &RefCell<Host>, device: &dyn BlockDevice) -
     }
 }
 
-async fn use_by_iscsi(world: &World, network: &SimNetwork, host: &RefCell<Host>) -> Found<()> {
+async fn use_by_iscsi(world: &World, network: &SimNetwork, host: &RefCell<Host>) -> Outcome<()> {
     let options = InitiatorOptions { name: "iqn.x:host".to_owned(), ..InitiatorOptions::default() };
     let uri = format!("iscsi://server:3260/{}/5", serving::export::name_of("disks"));
     let connected = Initiator::connect(world, network.host("by iscsi"), uri.parse().unwrap(), options).await;
     use_it(world, host, &connected.map_err(|error| format!("login: {error}"))?).await
 }
 
-async fn use_by_nbd(world: &World, network: &SimNetwork, host: &RefCell<Host>) -> Found<()> {
+async fn use_by_nbd(world: &World, network: &SimNetwork, host: &RefCell<Host>) -> Outcome<()> {
     let uri = "nbd://server:10809/store".parse().unwrap();
     let connected = Client::connect(world, network.host("by nbd"), uri, ClientOptions::default()).await;
     use_it(world, host, &connected.map_err(|error| format!("nbd: {error}"))?).await
 }
 
 /// Everything that serves the volume is in this pool, and the file, applied again, changes nothing.
-async fn check_followed(site: &SiteHandle, pool: &str) -> Found<()> {
+async fn check_followed(site: &SiteHandle, pool: &str) -> Outcome<()> {
     let view = site.look();
     for name in POOLS {
         let shown = view.pools[name].view().ok_or("the pool is open")?;
@@ -212,7 +212,7 @@ async fn check_followed(site: &SiteHandle, pool: &str) -> Found<()> {
 }
 
 /// Moves the volume as often as it is to move.
-async fn move_it(world: &World, (client, site): (&ApiClient, &SiteHandle), scene: &Scene) -> Found<()> {
+async fn move_it(world: &World, (client, site): (&ApiClient, &SiteHandle), scene: &Scene) -> Outcome<()> {
     let (id, _) = volume_of(client, "store").await?;
     if !scene.has_snapshot.get() {
         let path = format!("/v1/volumes/{id}/snapshots");
@@ -267,7 +267,7 @@ async fn life(
     (network, drives, made): (SimNetwork, Drives, MadePools),
     file: SimStateFile,
     scene: Rc<Scene>,
-) -> Found<()> {
+) -> Outcome<()> {
     let journal = Arc::new(journal_of(&file)?);
     let (own, api) = (Fragile::new(network.clone()), Fragile::new(network.clone()));
     let threads = Rc::new(SimThreads(world.clone()));
@@ -345,7 +345,7 @@ fn is_served(site: &SiteHandle) -> bool {
 }
 
 /// The crashes of a seed, and the writes of its hosts.
-fn lives(seed: u64) -> Found<(usize, u64)> {
+fn lives(seed: u64) -> Outcome<(usize, u64)> {
     let mut simulation = Simulation::new(seed);
     let network = simulation.add_network(NetworkOptions::rack());
     let options = DriveOptions::new(ByteCount(65 * MIB));
