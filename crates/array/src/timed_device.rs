@@ -204,6 +204,19 @@ impl DriveTimeouts {
         self.holds.set(holds);
     }
 
+    /// The time for which no drive has ended what it began first; zero if one has nothing to do, or answers.
+    pub fn silent_for(&self) -> Duration {
+        let now = self.world.now();
+        let drives = self.drives.borrow();
+        let there = drives.iter().filter_map(Weak::upgrade).filter(|drive| !drive.is_given_up.get());
+        let oldest = |drive: Rc<DriveState>| {
+            let under_way = drive.under_way.borrow();
+            let mut unfinished = under_way.values().filter(|one| !one.operation.is_finished(&one.waker));
+            unfinished.next().map_or(Duration::ZERO, |one| now.since(one.begun))
+        };
+        there.map(oldest).min().unwrap_or_default()
+    }
+
     fn check(&self, now: Moment) {
         self.drives.borrow_mut().retain(|drive| drive.strong_count() > 0);
         let drives: Vec<Rc<DriveState>> = self.drives.borrow().iter().filter_map(Weak::upgrade).collect();

@@ -23,7 +23,12 @@ use std::{
     collections::BTreeSet,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
+
+/// Drives that answer nothing for so long keep hosts waiting longer than the other site would. The errors of one drive are over by
+/// then, as a rule, and others of its pool cover it.
+const DRIVES_SILENT_MAX: Duration = Duration::from_secs(10);
 
 pub struct GroupMember {
     pub(crate) pool: Rc<Pool>,
@@ -348,6 +353,11 @@ impl GroupMember {
     /// True once the pool takes no writes any more, until it is opened again.
     pub fn has_pool_stopped(&self) -> bool {
         self.pool.failure().is_some()
+    }
+
+    /// True while the pool takes no writes: it has stopped, or its drives do not answer.
+    pub fn takes_no_writes(&self) -> bool {
+        self.has_pool_stopped() || self.pool.drives_silent_for() >= DRIVES_SILENT_MAX
     }
 
     /// The highest stamp of the volumes once the group has ended that led here and had everything up to `has`: with those of

@@ -205,6 +205,12 @@ impl Pool {
         self.shared.stopped.borrow().as_ref().map(ToString::to_string)
     }
 
+    /// The time for which none of its drives has answered what it was asked; zero if one does, or has nothing to do. The pool goes
+    /// on when they do.
+    pub fn drives_silent_for(&self) -> Duration {
+        self.shared.watch.silent_for()
+    }
+
     /// Wrong or unreadable copies repaired since the pool was opened.
     pub fn repaired(&self) -> u64 {
         self.shared.repaired.get()

@@ -53,7 +53,7 @@ fn a_primary_whose_drives_refuse_all_writes_is_taken_over_without_a_person() {
     until("the log says so", || denver.log().contains("this site took over"));
     boston.is_closed();
     let said = boston.bench.run(&["dr", "status", "--state", "state"]).stdout;
-    assert!(said.contains("the pool here takes no writes any more"), "{said}\n{}", boston.log());
+    assert!(said.contains("the pool here takes no writes"), "{said}\n{}", boston.log());
     boston.refused("failover sg1", "takes no writes");
 
     // Its drives are well again: once its pool is open it follows.

@@ -51,7 +51,7 @@ pub enum HandOverError {
     #[error("the other side lacks more than could be sent in time; what was sent is there, so try again")]
     NotCaughtUp,
     #[error(
-        "the pool here takes no writes any more, so this side cannot record that it gives its right; fail over at the other \
+        "the pool here takes no writes, so this side cannot record that it gives its right; fail over at the other \
          site, unplanned"
     )]
     PoolStopped,
@@ -140,7 +140,7 @@ impl PrimaryGroup {
         if self.session.borrow().is_handing_over() || self.role_record.get() != RoleRecord::NotBegun {
             return Err(HandOverError::UnderWay);
         }
-        if self.member.has_pool_stopped() {
+        if self.member.takes_no_writes() {
             return Err(HandOverError::PoolStopped);
         }
         if !self.is_together() {
@@ -157,7 +157,7 @@ impl PrimaryGroup {
             match self.role_record.get() {
                 RoleRecord::Stable => return Ok(()),
                 RoleRecord::Failed => return Err(HandOverError::NotRecorded),
-                RoleRecord::NotBegun if self.member.has_pool_stopped() => {
+                RoleRecord::NotBegun if self.member.takes_no_writes() => {
                     return Err(HandOverError::PoolStopped);
                 }
                 RoleRecord::NotBegun if !self.session.borrow().is_handing_over() => {

@@ -98,6 +98,8 @@ pub struct PrimaryGroup {
     promise: PeerPromise,
     /// Of a part of a group with a witness: since then not all parts lead here.
     lacks_parts_since: Cell<Option<Moment>>,
+    /// This side left the group to the other one while its drives were silent, and they were not heard since.
+    left_silent: Cell<bool>,
     unconfirmed: RefCell<UnconfirmedBlocks>,
     verify_desk: VerifyDesk,
     stream_points: StreamPoints,
@@ -175,6 +177,7 @@ impl PrimaryGroup {
             handed_over_at: Cell::new(Stamp(0)),
             promise: PeerPromise::default(),
             lacks_parts_since: Cell::new(None),
+            left_silent: Cell::new(false),
             unconfirmed: RefCell::default(),
             verify_desk: VerifyDesk::default(),
             stream_points: StreamPoints::default(),

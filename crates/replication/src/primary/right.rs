@@ -8,7 +8,7 @@
 //! 2. The secondary promises not to take over before a lease has passed since it heard a word. The primary counts from
 //!    the moment before it sent that word, and stops earlier by the drift allowance.
 //! 3. In sync, no read returns a block of a write that the peer has not confirmed.
-//! 4. A side whose pool takes no writes any more keeps the right only if nobody else could have it: it went on alone.
+//! 4. A side whose pool takes no writes, or has silent drives, keeps the right only if nobody else could have it: it went on alone.
 
 use super::PrimaryGroup;
 use crate::{
@@ -204,21 +204,28 @@ impl PrimaryGroup {
         self.release();
     }
 
-    /// The pool takes no writes any more, and the other site may take over as if this one were lost. Not if this side went on
-    /// alone: then it alone has what hosts may still read.
+    /// The pool takes no writes, and the other site may take over as if this one were lost. Not if this side went on alone: then
+    /// it alone has what hosts may still read. Drives that only are silent may answer again: then the other site must be able to take
+    /// over, and the parts of a group in several pools keep the right.
     fn is_left_to_peer(&self) -> bool {
-        let Some(keeper) = self.member.keeper().filter(|_| self.member.has_pool_stopped()) else {
+        let Some(keeper) = self.member.keeper().filter(|_| self.member.takes_no_writes()) else {
             return false;
         };
-        let is_alone = keeper.is_alone() || self.session.borrow().is_alone();
-        !is_alone && !planted::is(ReplicationBug::RightOfStoppedPool)
+        let session = self.session.borrow();
+        let is_alone = keeper.is_alone() || session.is_alone();
+        let may_peer = self.left_silent.get() || session.is_in_sync() && self.joint().is_none();
+        let is_left = self.member.has_pool_stopped() || may_peer;
+        !is_alone && is_left && !planted::is(ReplicationBug::RightOfStoppedPool)
     }
 
     /// Leaves the group to the other site: that takes over once the lease and its promise have ended. Hosts get errors here.
     fn leave_to_peer(&self, keeper: &LeaseKeeper) {
         keeper.give_up();
-        // Other parts of the group step back.
-        self.end_leading_with_pool();
+        match self.member.has_pool_stopped() {
+            // Other parts of the group step back.
+            true => self.end_leading_with_pool(),
+            false => self.left_silent.set(true),
+        }
         self.session.borrow_mut().note_right_lost(self.world.now());
         self.release();
         self.changed.notify_waiters();
@@ -226,8 +233,13 @@ impl PrimaryGroup {
 
     /// No channel begins while the other site is to take over: it would promise not to.
     pub(super) fn check_not_left(&self) -> Result<(), ChannelEnd> {
-        let why = || "the pool here takes no writes any more: the other site is to take over".to_owned();
-        if self.is_left_to_peer() { Err(ChannelEnd::Lost(why())) } else { Ok(()) }
+        let why = || "the pool here takes no writes: the other site is to take over".to_owned();
+        if self.is_left_to_peer() {
+            return Err(ChannelEnd::Lost(why()));
+        }
+        // If its drives answer again, the comparison shows whether the other site has taken over.
+        self.left_silent.set(false);
+        Ok(())
     }
 
     /// Looks whether all parts of the group lead here. The right of a group is kept only while they do: otherwise the other

@@ -95,7 +95,7 @@ impl SecondaryGroup {
     /// follows, or is not open here.
     pub async fn ask_for_right(&self) -> Result<(), KeeperError> {
         let keeper = self.member.keeper().expect("a group that takes over has a witness");
-        if self.member.has_pool_stopped() {
+        if self.member.takes_no_writes() {
             return Err(KeeperError::PoolStopped);
         }
         let head = self.member.epoch().expect("a side that takes over has a history");

@@ -613,6 +613,17 @@ pub async fn slow_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (
     trouble_again_and_again(world, sites, (random, slow), ([each_ms, each_ms], is_on)).await;
 }
 
+/// Drives of any of these pools answer for 5 to 19 s nothing of what they are asked for a moment, again and again.
+pub async fn silent_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {
+    let silent = |random: &mut Random| FaultPlan {
+        slow_percent: 100.0,
+        slow_span: Duration::from_millis(5_000 + random.below(14_000)),
+        ..FaultPlan::none()
+    };
+    let random = world.random("silent drives");
+    trouble_again_and_again(world, sites, (random, silent), ([each_ms / 8, each_ms], is_on)).await;
+}
+
 /// Drives of any of these pools refuse what they are asked for a while, again and again: for a quarter of the milliseconds
 /// at most.
 pub async fn ill_drives(world: World, sites: Vec<Rc<Site>>, (each_ms, is_on): (u64, Rc<Cell<bool>>)) {

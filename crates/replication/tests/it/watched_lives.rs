@@ -6,7 +6,7 @@
 
 use crate::{
     seeds::{assert_noticed, escaped, live_all, seeds},
-    sites::{Line, Site, contents, ill_drives, line, slow_drives},
+    sites::{Line, Site, contents, ill_drives, line, silent_drives, slow_drives},
     watched_sites::{HostCommand, SimWitness, WatchedPart, WatchedSite},
 };
 use array::format::Fence;
@@ -26,7 +26,7 @@ use world::{
 };
 
 const REGISTERS: u64 = 4;
-const MODE: ReplicationMode = ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: false };
+pub const MODE: ReplicationMode = ReplicationMode::Sync { hold: Duration::from_secs(1), is_failsafe: false };
 
 /// A register as hosts know it: values rise.
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Register {
 pub struct Life {
     world: World,
     pub sites: [Rc<WatchedSite>; 2],
-    witness: Rc<SimWitness>,
+    pub witness: Rc<SimWitness>,
     registers: Vec<Register>,
     pub answers: Cell<u64>,
     is_over: Cell<bool>,
@@ -273,6 +273,10 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
             let slow = slow_drives(world.clone(), all, (2_000, Rc::clone(&are_troubled)));
             drop(world.spawn("slow drives", slow));
         }
+        Drives::Silent => {
+            let silent = silent_drives(world.clone(), all, (6_000, Rc::clone(&are_troubled)));
+            drop(world.spawn("silent drives", silent));
+        }
         Drives::Ill => {
             all.iter().for_each(|site| site.may_fail.set(true));
             let ill = ill_drives(world.clone(), all, (4_000, Rc::clone(&are_troubled)));
@@ -327,6 +331,10 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
         world.sleep(Duration::from_secs(2)).await;
         println!("note: {} pools stopped", all.pools_failed.get());
     }
+    if drives == Drives::Silent {
+        // Until all has been answered.
+        world.sleep(Duration::from_secs(20)).await;
+    }
     all.heal().await;
     all.is_over.set(true);
     world.sleep(Duration::from_secs(1)).await;
@@ -342,6 +350,8 @@ async fn life(world: World, sites: [Vec<Rc<Site>>; 2], drives: Drives) -> u32 {
 enum Drives {
     Well,
     Slow,
+    /// They answer nothing for some seconds, now and then.
+    Silent,
     /// They refuse what they are asked, for a while: pools may stop.
     Ill,
 }
@@ -388,6 +398,11 @@ fn parts_of_a_group_with_a_witness_are_one_disk_whatever_happens() {
 #[test]
 fn two_sites_with_a_witness_and_slow_drives_are_one_disk() {
     live_all(seeds(3, 1_000), |seed| _ = live_with(seed, seed % 2 == 1, Drives::Slow));
+}
+
+#[test]
+fn two_sites_with_a_witness_and_silent_drives_are_one_disk() {
+    live_all(seeds(3, 1_000), |seed| _ = live_with(seed, seed % 2 == 1, Drives::Silent));
 }
 
 #[test]
