@@ -11,11 +11,7 @@ use crate::{
     planted::{self, ApplyBug},
     view::VolumeView,
 };
-use array::{
-    format::row::WriteCache,
-    pool::{INCOMPLETE_END, VolumeSetting},
-    volume::MOVED_END,
-};
+use array::{format::row::WriteCache, pool::VolumeSetting, volume::MOVED_END};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
 use serving::pool::limits::LimitStatus;
@@ -198,16 +194,18 @@ impl SiteChanges {
         self.steps.extend(own.into_iter().map(volume));
     }
 
-    /// True if a copy of the volume is under way, or it is moving: its job makes it.
-    fn is_on_its_way<'k>(
+    /// True if the volume is moving to another pool: what serves it follows when its job has come to its end.
+    fn is_moving<'k>(
         &mut self,
         (pool, wanted): (&WantedPool, &WantedVolume),
         find: &impl Fn(&str) -> Option<&'k VolumeView>,
     ) -> bool {
-        let left = [INCOMPLETE_END, MOVED_END].map(|end| format!("{}{end}", wanted.name));
-        let Some(left) = left.iter().find(|name| find(name).is_some()) else { return false };
+        let left = format!("{}{MOVED_END}", wanted.name);
+        if find(&left).is_none() {
+            return false;
+        }
         self.notes.push(format!(
-            "volume {}/{} is not made: {left} is on its way, and is served when it has come to its end, see 'spindle job list'",
+            "volume {}/{} is moving to another pool, and is served when that has come to its end: see 'spindle job list'",
             pool.name, wanted.name
         ));
         true
@@ -234,8 +232,8 @@ impl SiteChanges {
             return false;
         };
         self.notes.push(format!(
-            "volume {}/{name} is gone, and not made anew: pool {} has one of this name that the file does not say. If it was moved there, say \
-             group = {:?}; if both are to be there, say both",
+            "volume {}/{name} is gone, and not made anew: pool {} has one of this name that the file does not say. If it was \
+             moved there, say group = {:?}; if both are to be there, say both",
             pool.name, other.name, other.name
         ));
         true
@@ -278,7 +276,7 @@ impl SiteChanges {
                     adjusted.push((wanted, before));
                 }
                 None if self.waits_for_copy(site, pool, wanted) => {}
-                None if self.is_on_its_way((pool, wanted), &find) => {}
+                None if self.is_moving((pool, wanted), &find) => {}
                 None if self.may_have_moved((pool, wanted), (site, all)) => {}
                 None => made.push(SiteStep::MakeVolume { pool: pool.name.clone(), volume: wanted.clone() }),
             }

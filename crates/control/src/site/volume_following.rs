@@ -48,10 +48,7 @@ impl SiteServer {
         self.show_changes().await;
         self.publish();
         let layers = self.layers_with_moved(&from, &to)?;
-        let Some(shown) = layers.first() else {
-            self.journal.follow_move(&from, &to, |_| None).map_err(|error| error.refusal())?;
-            return Ok(SiteAnswer::default());
-        };
+        let Some(shown) = layers.first() else { return Ok(SiteAnswer::default()) };
         let words: Vec<String> = shown.plan.changes.shown().iter().map(ToString::to_string).collect();
         self.keep_documents(&shown.plan.text, &shown.plan.wanted.pools).await?;
         let changed = |text: &str| {
@@ -59,7 +56,12 @@ impl SiteServer {
                 layers.iter().find(|layer| *layer.text == *text && layer.effect != Some(RowEffect::None));
             layer.map(|layer| layer.plan.text.clone())
         };
-        self.journal.follow_move(&from, &to, changed).map_err(|error| error.refusal())?;
+        // A place that no file says may be that of another volume one day.
+        let is_said =
+            self.file_says(&from)? || layers.iter().any(|layer| layer.effect != Some(RowEffect::None));
+        if is_said {
+            self.journal.follow_move(&from, &to, changed).map_err(|error| error.refusal())?;
+        }
         self.serve_moved(&layers, [&group, from.split_once('/').map_or("", |(pool, _)| pool)]).await;
         let SiteLayer { plan, .. } = layers.into_iter().next().expect("there is one at least");
         self.read_served_site(Some(plan.text));
@@ -79,6 +81,12 @@ impl SiteServer {
             }
         }
         Ok(SiteAnswer { changes: plan.changes.shown(), ..SiteAnswer::default() })
+    }
+
+    /// True if the file that was applied last has the volume.
+    fn file_says(&self, place: &str) -> Result<bool, RowRefusal> {
+        let file = self.journal.applied_file().map_err(|error| error.refusal())?;
+        Ok(file.is_some_and(|text| parse(&text).is_ok_and(|site| site.volume(place).is_some())))
     }
 
     /// The versions of the site that pools serve, with the volume in its new place. None if no site was applied.
