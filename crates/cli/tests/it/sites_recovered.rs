@@ -3,8 +3,9 @@
 use crate::{
     exported::{is_here, judge, judged},
     pool_drives::{done, json},
-    sites_served::{SITE, Served},
+    sites_served::{SITE, Served, qemu_is_here},
     spindle::Bench,
+    storage::{LoopDevice, may_mount},
 };
 use std::{
     fs,
@@ -121,6 +122,62 @@ fn a_lost_machine_comes_back_with_rights_secrets_identities_and_data() {
     let again = bench.run(&["site", "recovery-key", "--state", "state", "--json"]);
     assert!(done(&again).contains("\"is_shown\":true"), "{}", again.stdout);
     fs::remove_file(key).unwrap();
+}
+
+#[test]
+fn a_machine_with_pools_on_block_devices_comes_back_with_a_volume_that_had_moved() {
+    if !qemu_is_here() || !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let loops: Option<Vec<_>> = (0..4).map(|_| LoopDevice::new(200 << 20)).collect();
+    let Some(loops) = loops else { return };
+    let devices: Vec<String> = loops.iter().map(|device| device.path().display().to_string()).collect();
+    make_site(&bench);
+    let site = fs::read_to_string(bench.path("site.toml")).unwrap();
+    let on_devices = |group: &str, own: &[String]| {
+        (
+            format!("folder = 'drives/{group}'\ndrives = 2\ndrive_gb = 0.11\n"),
+            format!("devices = ['{}', '{}']\n", own[0], own[1]),
+        )
+    };
+    let replaced = [on_devices("mail", &devices[..2]), on_devices("logs", &devices[2..])]
+        .iter()
+        .fold(site, |site, (files, devices)| site.replace(files, devices));
+    assert_eq!(replaced.matches("/dev/loop").count(), 4, "{replaced}");
+    bench.make_file("site.toml", replaced.as_bytes());
+    let served = Served::begin(&bench);
+    let write = |command: &str, served: &Served| {
+        judge("qemu-io", &["-f", "raw", "-c", command, "-c", "flush", served.uri("/log")])
+    };
+    write("write -P 7 0 4M", &served);
+    let socket = format!("unix:{}", bench.path("state/spindle.sock").display());
+    done(&bench.run(&["volume", "move", "logs/log", "mail/log", "--server", &socket]));
+    served.kill();
+    fs::rename(bench.path("state/recovery-key"), bench.path("key")).unwrap();
+    fs::remove_file(bench.path("site.toml")).unwrap();
+    ["state", "secrets"].iter().for_each(|folder| fs::remove_dir_all(bench.path(folder)).unwrap());
+    let import = [
+        "pool",
+        "import",
+        "--all",
+        "--recovery-key-file",
+        "key",
+        "--state",
+        "state",
+        "--output",
+        "site.toml",
+    ];
+    let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+    let found = json(&bench, &[&import[..], &devices].concat());
+    assert_eq!(found["notes"].as_array().unwrap().len(), 0, "{found}");
+    let text = fs::read_to_string(bench.path("site.toml")).unwrap();
+    assert!(text.contains("volume = \"mail/log\""), "{text}");
+    let served = Served::begin(&bench);
+    assert_eq!(served.changes, [""; 0]);
+    let read = write("read -P 7 0 4M", &served);
+    assert!(!read.contains("verification failed"), "{read}");
+    served.end();
 }
 
 #[test]
