@@ -21,7 +21,7 @@ pub enum ApplyBug {
     IncompleteCopyTakenForDone,
     /// A file that says where a volume was before it moved is taken by its word.
     MovesForgotten,
-    /// What is left of a volume that has moved is deleted before the site has followed.
+    /// The rest of a volume that has moved is deleted before the site has followed.
     NotFollowed,
 }
 

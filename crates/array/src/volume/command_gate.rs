@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. While the gate is held, no command begins; a hold is complete once none is under way.
-//! 2. Commands that waited begin in the order in which they came.
+//! 2. Commands that waited begin in the order in which they came, unless the volume has left: then none begins any more.
 
 use std::{cell::Cell, rc::Rc};
 use tokio::sync::Notify;
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct CommandGate {
     is_held: Cell<bool>,
+    has_left: Cell<bool>,
     under_way: Cell<usize>,
     changed: Notify,
 }
@@ -25,14 +26,17 @@ pub(crate) struct EnteredCommand(Rc<CommandGate>);
 pub(crate) struct GateHold(Rc<CommandGate>);
 
 impl CommandGate {
-    /// Begins a command, once nobody holds the gate.
-    pub async fn enter(self: &Rc<Self>) -> EnteredCommand {
+    /// Begins a command, once nobody holds the gate; `None` if the volume has left.
+    pub async fn enter(self: &Rc<Self>) -> Option<EnteredCommand> {
         if self.is_held.get() {
             self.wait_until(|gate| !gate.is_held.get()).await;
         }
-        // Nothing awaits between the look and this.
+        if self.has_left.get() {
+            return None;
+        }
+        // Nothing awaits between the looks and this.
         self.under_way.set(self.under_way.get() + 1);
-        EnteredCommand(Rc::clone(self))
+        Some(EnteredCommand(Rc::clone(self)))
     }
 
     /// Keeps commands waiting from now on, and returns when none is under way; `None` if somebody holds it already.
@@ -57,6 +61,12 @@ impl CommandGate {
 }
 
 impl GateHold {
+    /// The volume is elsewhere from now on: commands that wait do not begin here.
+    pub fn leave(&self) {
+        assert!(self.is_complete(), "no command is under way when a volume leaves");
+        self.0.has_left.set(true);
+    }
+
     /// True if no command is under way.
     pub fn is_complete(&self) -> bool {
         self.0.under_way.get() == 0

@@ -4,7 +4,7 @@ use super::{
     HostPath, MOVED_END,
     block_locks::{BlockLock, BlockLocks, BlockSpan},
     check_range,
-    command_gate::CommandGate,
+    command_gate::{CommandGate, EnteredCommand},
     io_error,
     rate_limiter::{RateLimiter, Rates},
 };
@@ -123,15 +123,6 @@ impl Volume {
         refusal.flatten().map_or_else(|| self.check_exists(), Err)
     }
 
-    /// Fails if the volume was moved to another pool, also while what was left of it is deleted.
-    fn check_here(&self) -> Result<()> {
-        let state = self.host.shared.state.borrow();
-        match state.catalogue.volume(self.number) {
-            Some(row) if row.name.ends_with(MOVED_END) => Err(Error::MovedElsewhere(row.name.clone())),
-            _ => Ok(()),
-        }
-    }
-
     /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
     pub(super) fn log(&self, parts: Vec<LogItem>, stability: Stability) -> LocalFuture<Result<()>> {
         self.log_timed(parts, stability, None)
@@ -157,9 +148,16 @@ impl Volume {
         released.map_err(|error| io_error(what, &error))
     }
 
-    /// A command of a host begins; one that waited while the volume changed hands belongs elsewhere.
+    /// A command of a host comes in, once nobody holds it off; it belongs elsewhere if the volume changed hands meanwhile.
+    async fn enter(&self, what: &str) -> IoResult<EnteredCommand> {
+        self.gate.enter().await.ok_or_else(|| {
+            let name = self.with_row(|row| row.name.clone()).unwrap_or_default();
+            io_error(what, &Error::MovedElsewhere(name))
+        })
+    }
+
+    /// A command of a host begins.
     fn begin_of_host(&self, what: &str) -> IoResult<HostsEnds> {
-        self.check_here().map_err(|error| io_error(what, &error))?;
         self.host.shared.begin_command_of_host(self.number).map_err(|error| io_error(what, &error))
     }
 
@@ -237,7 +235,7 @@ impl BlockDevice for VolumeDevice {
         let volume = Rc::clone(&self.0);
         let world = volume.host.shared.world.clone();
         Box::pin(world.spawn("volume read", async move {
-            let _under_way = volume.gate.enter().await;
+            let _under_way = volume.enter("read").await?;
             let begun = volume.begin_of_host("read")?;
             let length: usize = into.iter().map(|buffer| buffer.len()).sum();
             let read = volume.read_range(at, into).await?;
@@ -257,7 +255,7 @@ impl BlockDevice for VolumeDevice {
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume write", async move {
-            let _under_way = volume.gate.enter().await;
+            let _under_way = volume.enter("write").await?;
             let begun = volume.begin_of_host("write")?;
             volume.write_range(at, &from, stability).await?;
             volume.wait_for_release("write").await?;
@@ -284,7 +282,7 @@ impl BlockDevice for VolumeDevice {
         let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume discard", async move {
-            let _under_way = volume.gate.enter().await;
+            let _under_way = volume.enter("discard").await?;
             let begun = volume.begin_of_host("discard")?;
             volume.discard_range(at, length.0).await?;
             volume.wait_for_release("discard").await?;

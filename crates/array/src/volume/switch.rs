@@ -68,7 +68,7 @@ impl SwitchedVolume {
     ) -> LocalFuture<IoResult<T>> {
         let own = self.clone();
         Box::pin(async move {
-            let _under_way = own.0.gate.enter().await;
+            let _under_way = own.0.gate.enter().await.expect("hosts go along with a volume that leaves");
             let volume = own.volume();
             command(volume).await
         })

@@ -13,7 +13,7 @@ use world::{World, real};
 const MIB: u64 = 1 << 20;
 const MAIL: &str = "state/pools/mail";
 const LOGS: &str = "state/pools/logs";
-/// Where the client of iSCSI writes.
+/// Offset of the client of iSCSI.
 const HALF: u64 = 32 * MIB;
 
 fn id_of(bench: &Bench, pool: &str, name: &str) -> Option<serde_json::Value> {
@@ -117,7 +117,7 @@ fn clients_connect_again_and_find_their_volume_in_another_pool() {
     assert_eq!((id_of(&bench, MAIL, "store"), id_of(&bench, LOGS, "store")), (None, before));
     let said = bench.run(&apply);
     assert!(
-        said.stderr.contains("volume mail/store is gone, and not made anew"),
+        said.stderr.contains("volume mail/store is gone, and not made again"),
         "{}{}",
         said.stdout,
         said.stderr

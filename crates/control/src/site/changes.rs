@@ -232,7 +232,7 @@ impl SiteChanges {
             return false;
         };
         self.notes.push(format!(
-            "volume {}/{name} is gone, and not made anew: pool {} has one of this name that the file does not say. If it was \
+            "volume {}/{name} is gone, and not made again: pool {} has one of this name that the file does not say. If it was \
              moved there, say group = {:?}; if both are to be there, say both",
             pool.name, other.name, other.name
         ));

@@ -14,6 +14,7 @@
 
 use super::{
     adoption::with_groups_in_references,
+    moved_volumes::place_of,
     row_change::find_target,
     row_merge::{MergedRow, OnlineOutcome, RowVersions},
 };
@@ -317,7 +318,7 @@ fn follow_renames(file: &Site, applied: &mut Site, served: &mut Site) {
         renames.iter().map(|(was, (now, _))| (was.clone(), now.clone())).collect();
     for site in [applied, served] {
         for volume in &mut site.volumes {
-            if let Some((_, name)) = renames.get(&format!("{}/{}", volume.group, volume.name)) {
+            if let Some((_, name)) = renames.get(&place_of(volume)) {
                 volume.name.clone_from(name);
                 volume.was.clear();
             }

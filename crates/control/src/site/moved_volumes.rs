@@ -15,6 +15,15 @@ use std::collections::BTreeMap;
 /// Places of volumes, `POOL/VOLUME`: where each was, and where it is.
 pub type MovedPlaces = BTreeMap<String, String>;
 
+/// The place of a volume, `POOL/VOLUME`.
+pub(super) fn place_of(volume: &Volume) -> String {
+    format!("{}/{}", volume.group, volume.name)
+}
+
+pub(super) fn pool_of(place: &str) -> &str {
+    place.split_once('/').map_or("", |(pool, _)| pool)
+}
+
 /// Adds a move to those that are known. A volume that came back has not moved.
 pub fn add_move(known: &mut MovedPlaces, from: &str, to: &str) {
     for place in known.values_mut().filter(|place| *place == from) {
@@ -31,7 +40,7 @@ pub fn follow(site: &mut Site, from: &str, to: &str) -> bool {
     let (group, name) = to.split_once('/').expect("a place is POOL/VOLUME");
     let is_at = |place: &str| {
         let place = place.to_owned();
-        move |volume: &Volume| format!("{}/{}", volume.group, volume.name) == place
+        move |volume: &Volume| place_of(volume) == place
     };
     if site.volumes.iter().any(is_at(to)) {
         site.volumes.retain(|volume| !is_at(from)(volume));
@@ -61,7 +70,7 @@ pub fn follow_known(site: &mut Site, known: &MovedPlaces) -> Vec<String> {
     let mut lines = Vec::new();
     for (from, to) in due {
         if follow(&mut followed, from, to) {
-            let group = to.split_once('/').map_or("", |(group, _)| group);
+            let group = pool_of(to);
             lines.push(format!(
                 "{from} was moved, and the file is read as if it said {to}: say group = {group:?} there"
             ));
@@ -78,8 +87,7 @@ pub fn settled(site: &Site, known: &MovedPlaces) -> Vec<String> {
 
 /// True if a site says an old place of a volume.
 fn is_stale(site: &Site, from: &str, to: &str) -> bool {
-    let group = to.split_once('/').map_or("", |(group, _)| group);
-    site.volume(from).is_some() && site.volume(to).is_none() && site.group(group).is_some()
+    site.volume(from).is_some() && site.volume(to).is_none() && site.group(pool_of(to)).is_some()
 }
 
 /// A reason for which the services of a volume cannot follow it into another pool, and the way on.

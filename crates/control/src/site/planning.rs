@@ -6,7 +6,7 @@ use super::{
     file_merge::{MergedSite, merged, served_names, undone},
     handle::{PoolHandle, SiteView},
     known_dr_group::KnownDrGroups,
-    moved_volumes::{follow_known, settled},
+    moved_volumes::{follow_known, place_of, settled},
     places::PoolPlaces,
     pool_answers::UnansweredPools,
     server::{SiteServer, WantedAddresses, parse},
@@ -302,7 +302,7 @@ impl SitePlanner {
                 ));
             }
         };
-        let is_applied = |volume: &Volume| applied.volume(&path_of(volume)).is_some();
+        let is_applied = |volume: &Volume| applied.volume(&place_of(volume)).is_some();
         let served = refreshed_volumes(served, &self.found_pools(), is_applied);
         if occasion == PlanOccasion::Apply {
             return Ok(MergedSite { lost: undone(applied, served, file.clone()), ..alone });
@@ -327,10 +327,10 @@ impl SitePlanner {
             let moves = open.filter(|request| request.job == RequestedJob::Move);
             moving.extend(moves.filter_map(|request| Some(request.transfer.as_ref()?.from.clone())));
         }
-        match volumes.find(|volume| moving.contains(&path_of(volume))) {
+        match volumes.find(|volume| moving.contains(&place_of(volume))) {
             None => Ok(()),
             Some(volume) => Err(Refusal::new(
-                format!("{} is being moved to another pool", path_of(volume)),
+                format!("{} is being moved to another pool", place_of(volume)),
                 "wait for the move, or cancel it: see 'spindle job list'",
             )),
         }
@@ -404,7 +404,7 @@ impl SitePlanner {
         let served = self.journal.served_site().map_err(|error| error.refusal())?;
         // A file of an older version, perhaps: what it served is shown as new then.
         let before = served.as_deref().and_then(|served| parse(served).ok());
-        known.volumes_before = before.iter().flat_map(|site| &site.volumes).map(path_of).collect();
+        known.volumes_before = before.iter().flat_map(|site| &site.volumes).map(place_of).collect();
         known.services = match (served, before) {
             (Some(served), _) if served == text => wanted.services.clone(),
             (_, Some(before)) => {
@@ -495,10 +495,6 @@ pub fn with_whole_paths(mut site: Site, folder: &Path) -> Site {
         }
     }
     site
-}
-
-fn path_of(volume: &Volume) -> String {
-    format!("{}/{}", volume.group, volume.name)
 }
 
 fn is_there(name: &str, known: &KnownSite) -> bool {

@@ -1,6 +1,9 @@
 //! A change of a row, done: served by the pools, journalled, and taken back if a pool refuses it.
 
-use super::{row_layers::SiteLayer, row_refusal::RowRefusal, server::SiteServer, wanted::WantedSite};
+use super::{
+    planning::PlannedSite, row_layers::SiteLayer, row_refusal::RowRefusal, server::SiteServer,
+    wanted::WantedSite,
+};
 use crate::journal::ApplyRecord;
 use report::Refusal;
 use std::sync::Arc;
@@ -62,11 +65,7 @@ impl SiteServer {
         if is_whole {
             self.note_outcome(&Ok(()));
         }
-        self.read_served_site(Some(plan.text));
-        self.schedules.set(plan.wanted.schedules);
-        self.sets.set(plan.wanted.sets);
-        self.watched.send_replace(Arc::new(plan.wanted.watched));
-        self.publish();
+        self.go_on_with(plan);
         match late.first() {
             None => Ok(()),
             Some(pool) => {
@@ -80,6 +79,15 @@ impl SiteServer {
                 ))
             }
         }
+    }
+
+    /// Has schedules, sets and other threads follow a change of rows that is made.
+    pub(super) fn go_on_with(&mut self, PlannedSite { text, wanted, .. }: PlannedSite) {
+        self.read_served_site(Some(text));
+        self.schedules.set(wanted.schedules);
+        self.sets.set(wanted.sets);
+        self.watched.send_replace(Arc::new(wanted.watched));
+        self.publish();
     }
 
     /// Journals a change that the pools serve.

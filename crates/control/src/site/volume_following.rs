@@ -11,7 +11,7 @@
 use super::{
     adoption::with_groups_in_references,
     handle::SiteAnswer,
-    moved_volumes::follow,
+    moved_volumes::{follow, pool_of},
     row_change::RowEffect,
     row_layers::SiteLayer,
     row_refusal::RowRefusal,
@@ -49,7 +49,6 @@ impl SiteServer {
         self.publish();
         let layers = self.layers_with_moved(&from, &to)?;
         let Some(shown) = layers.first() else { return Ok(SiteAnswer::default()) };
-        let words: Vec<String> = shown.plan.changes.shown().iter().map(ToString::to_string).collect();
         self.keep_documents(&shown.plan.text, &shown.plan.wanted.pools).await?;
         let changed = |text: &str| {
             let layer =
@@ -62,17 +61,15 @@ impl SiteServer {
         if is_said {
             self.journal.follow_move(&from, &to, changed).map_err(|error| error.refusal())?;
         }
-        self.serve_moved(&layers, [&group, from.split_once('/').map_or("", |(pool, _)| pool)]).await;
+        let old_group = pool_of(&from);
+        self.serve_moved(&layers, [&group, old_group]).await;
         let SiteLayer { plan, .. } = layers.into_iter().next().expect("there is one at least");
-        self.read_served_site(Some(plan.text));
-        self.schedules.set(plan.wanted.schedules);
-        self.sets.set(plan.wanted.sets);
-        self.watched.send_replace(Arc::new(plan.wanted.watched));
-        self.publish();
+        let changes = plan.changes.shown();
+        self.go_on_with(plan);
+        let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
         let services = if words.is_empty() { "nothing served it".to_owned() } else { words.join("; ") };
         self.notices.note(format!("{from} is {to} now: {services}"));
         for schedule in self.served_site.snapshots.iter() {
-            let old_group = from.split_once('/').map_or("", |(pool, _)| pool);
             if schedule.groups.iter().any(|name| name == old_group) && !schedule.groups.contains(&group) {
                 self.notices.note(format!(
                     "schedule {} takes snapshots of group {old_group}, and {to} is not in it any more",
@@ -80,7 +77,7 @@ impl SiteServer {
                 ));
             }
         }
-        Ok(SiteAnswer { changes: plan.changes.shown(), ..SiteAnswer::default() })
+        Ok(SiteAnswer { changes, ..SiteAnswer::default() })
     }
 
     /// True if the file that was applied last has the volume.

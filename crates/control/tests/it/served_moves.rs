@@ -6,29 +6,25 @@
 
 #[cfg(debug_assertions)]
 use crate::planted::assert_panics;
-use crate::seeds::Seeds;
-use crate::sim_site::{Drives, MIB, MadePools, SimCatalogues, SimPlaces, journal_of};
+use crate::{
+    seeds::Seeds,
+    sim_site::{Drives, MIB, MadePools},
+    transfer_crashes::{life_with, said},
+};
 use control::{
-    events::DaemonEventLog,
     job_request::JobOutcome,
-    notice,
     site::{
-        SiteContext, SiteServer,
         handle::{SiteHandle, SiteText, WantedAnswer},
-        planning::PlanOccasion,
-        server::{PortalUse, SiteServerSetting},
+        server::PortalUse,
     },
     web::{
-        WebSetting, WebThread,
         client::{ApiClient, Method, MoveBody, NewSnapshotBody},
         health_rows::JobRow,
         rows::{SnapshotPage, VolumePage},
     },
 };
-use fragile::Fragile;
 use iscsi::initiator::{Initiator, InitiatorOptions};
 use nbd::{Client, ClientOptions};
-use report::Refusal;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -36,10 +32,8 @@ use std::{
     time::Duration,
 };
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, ByteOffset, Random, Stability, World,
-    sim::{
-        DriveOptions, NetworkOptions, SimLimits, SimNetwork, SimOutcome, SimStateFile, SimThreads, Simulation,
-    },
+    BlockDevice, Buffer, ByteCount, ByteOffset, Random, Stability, World,
+    sim::{DriveOptions, NetworkOptions, SimLimits, SimNetwork, SimOutcome, SimStateFile, Simulation},
     with_deadline,
 };
 
@@ -108,10 +102,6 @@ struct Scene {
 
 type Outcome<T> = Result<T, String>;
 
-fn said(refusal: Refusal) -> String {
-    refusal.to_string()
-}
-
 async fn volume_of(client: &ApiClient, name: &str) -> Outcome<(String, String)> {
     let page: VolumePage = client.get("/v1/volumes").await.map_err(said)?;
     let is_it = |row: &str| row == name || row.strip_suffix("~moved") == Some(name);
@@ -174,9 +164,13 @@ async fn use_by_iscsi(world: &World, network: &SimNetwork, host: &RefCell<Host>)
 }
 
 async fn use_by_nbd(world: &World, network: &SimNetwork, host: &RefCell<Host>) -> Outcome<()> {
+    use_it(world, host, &connect_by_nbd(world, network, "by nbd").await?).await
+}
+
+async fn connect_by_nbd(world: &World, network: &SimNetwork, name: &str) -> Outcome<Client> {
     let uri = "nbd://server:10809/store".parse().unwrap();
-    let connected = Client::connect(world, network.host("by nbd"), uri, ClientOptions::default()).await;
-    use_it(world, host, &connected.map_err(|error| format!("nbd: {error}"))?).await
+    let connected = Client::connect(world, network.host(name), uri, ClientOptions::default()).await;
+    connected.map_err(|error| format!("nbd: {error}"))
 }
 
 /// Everything that serves the volume is in this pool, and the file, applied again, changes nothing.
@@ -268,74 +262,30 @@ async fn life(
     file: SimStateFile,
     scene: Rc<Scene>,
 ) -> Outcome<()> {
-    let journal = Arc::new(journal_of(&file)?);
-    let (own, api) = (Fragile::new(network.clone()), Fragile::new(network.clone()));
-    let threads = Rc::new(SimThreads(world.clone()));
-    let setting = SiteServerSetting {
-        context: SiteContext { folder: "/".into(), state: "/state".into(), site: None },
-        places: Rc::new(SimPlaces { drives, made }),
-        threads: Rc::clone(&threads) as _,
-        network: Box::new(move || own.get().host("server")),
-        journal: Arc::clone(&journal),
-        catalogues: Rc::new(SimCatalogues::default()),
-    };
-    let (notices, _reader) = notice::channel("serve");
-    let mut server =
-        SiteServer::start(&world, setting, SITE, PortalUse::Listen, &notices).await.map_err(said)?;
-    let socket = Address::Unix("/state/spindle.sock".into());
-    let setting = WebSetting {
-        network: Box::new(move || api.get().host("server")),
-        addresses: vec![(socket.clone(), "socket")],
-        tls: None,
-        own_user: 1000,
-        site: server.handle(),
-        journal: Arc::clone(&journal),
-        events: DaemonEventLog::new(world.wall()),
-        history: Box::new(control::history::MemoryHistory::default()),
-        reports: None,
-        link: None,
-        pages: None,
-    };
-    let web = WebThread::start(&world, &*threads, setting, notices.of("api")).await.map_err(said)?;
-    let plan = server.plan(SITE, &[], PlanOccasion::Start).await.map_err(said)?;
-    server.apply(plan, |_| ()).await.map_err(said)?;
-    server.open();
-    let client = ApiClient::new(network.host("server"), socket, None);
-    let site = server.handle();
-    let answering = async {
-        loop {
-            let request = server.next_request().await;
-            server.answer(request).await;
+    let own = world.clone();
+    let pools = (network.clone(), drives, made);
+    life_with(world, pools, (file, SITE, PortalUse::Listen), async |client, site| {
+        let failed: RefCell<Option<String>> = RefCell::default();
+        let using = async {
+            // Their server was killed in the middle of a move: the volume is served when that has ended.
+            while !is_served(site) {
+                own.sleep(Duration::from_millis(10)).await;
+            }
+            let hosts = futures_util::future::try_join(
+                use_by_iscsi(&own, &network, &scene.hosts[0]),
+                use_by_nbd(&own, &network, &scene.hosts[1]),
+            );
+            failed.replace(hosts.await.err());
+        };
+        let moved = with_deadline(using, Box::pin(move_it(&own, (client, site), &scene))).await;
+        moved.unwrap_or_else(|| Err(format!("a host: {}", failed.take().unwrap_or_default())))?;
+        let last = connect_by_nbd(&own, &network, "last").await?;
+        for host in &scene.hosts {
+            look(host, &last).await?;
         }
-    };
-    let failed: RefCell<Option<String>> = RefCell::default();
-    let using = async {
-        // Their server was killed in the middle of a move: the volume is served when that has ended.
-        while !is_served(&site) {
-            world.sleep(Duration::from_millis(10)).await;
-        }
-        let hosts = futures_util::future::try_join(
-            use_by_iscsi(&world, &network, &scene.hosts[0]),
-            use_by_nbd(&world, &network, &scene.hosts[1]),
-        );
-        failed.replace(hosts.await.err());
-    };
-    let moving = move_it(&world, (&client, &site), &scene);
-    let working = async { with_deadline(using, moving).await };
-    let moved = with_deadline(answering, Box::pin(working)).await.expect("answering does not end");
-    match moved {
-        None => return Err(format!("a host: {}", failed.take().unwrap_or_default())),
-        Some(moved) => moved?,
-    }
-    for (host, uri) in scene.hosts.iter().zip(["store", "store"]) {
-        let uri = format!("nbd://server:10809/{uri}").parse().unwrap();
-        let options = ClientOptions::default();
-        let device = Client::connect(&world, network.host("last"), uri, options).await;
-        look(host, &device.map_err(|error| error.to_string())?).await?;
-    }
-    web.stop().await?;
-    server.stop().await;
-    Ok(())
+        Ok(())
+    })
+    .await
 }
 
 fn is_served(site: &SiteHandle) -> bool {

@@ -87,7 +87,7 @@ const STEPS: [Step; 11] = [
     Step::Move(1),
 ];
 
-fn said(refusal: Refusal) -> String {
+pub fn said(refusal: Refusal) -> String {
     refusal.to_string()
 }
 
@@ -302,10 +302,10 @@ async fn check_copy(
 }
 
 /// One life of a server with a site file, as long as `calling` lasts; it is not ended.
-async fn life_with(
+pub async fn life_with(
     world: World,
     (network, drives, made): (SimNetwork, Drives, MadePools),
-    (file, site_file): (SimStateFile, &'static str),
+    (file, site_file, portal): (SimStateFile, &'static str, PortalUse),
     calling: impl AsyncFnOnce(&ApiClient, &SiteHandle) -> Result<(), String>,
 ) -> Result<(), String> {
     let journal = Arc::new(journal_of(&file)?);
@@ -320,8 +320,7 @@ async fn life_with(
         catalogues: Rc::new(SimCatalogues::default()),
     };
     let (notices, _reader) = notice::channel("serve");
-    let mut server =
-        SiteServer::start(&world, setting, site_file, PortalUse::None, &notices).await.map_err(said)?;
+    let mut server = SiteServer::start(&world, setting, site_file, portal, &notices).await.map_err(said)?;
     let socket = Address::Unix("/state/spindle.sock".into());
     let setting = WebSetting {
         network: Box::new(move || api.get().host("server")),
@@ -374,7 +373,7 @@ async fn life(
             caller.borrow_mut().step += 1;
         }
     };
-    life_with(world, pools, (file, SITE), calling).await
+    life_with(world, pools, (file, SITE, PortalUse::None), calling).await
 }
 
 /// The crashes of a seed.
@@ -498,7 +497,7 @@ fn cancel_a_copy_that_waits(is_killed: bool) {
             assert!(refused.contains("a copy in the pool of its source is a clone"), "{refused}");
             Err("killed".to_owned())
         };
-        life_with(world, first, (own, SITE), calling).await
+        life_with(world, first, (own, SITE, PortalUse::None), calling).await
     });
     assert!(matches!(&ended, SimOutcome::Completed(Err(killed)) if killed == "killed"), "{ended:?}");
     simulation.kill();
@@ -517,7 +516,7 @@ fn cancel_a_copy_that_waits(is_killed: bool) {
             assert_eq!(cancelled.status, 204, "{cancelled:?}");
             if is_killed { Err("killed".to_owned()) } else { is_cancelled((&clock, client), &path).await }
         };
-        life_with(world, second, (own, without_source), calling).await
+        life_with(world, second, (own, without_source, PortalUse::None), calling).await
     });
     if !is_killed {
         return assert!(matches!(ended, SimOutcome::Completed(Ok(()))), "{ended:?}");
@@ -532,7 +531,7 @@ fn cancel_a_copy_that_waits(is_killed: bool) {
             let path = format!("/v1/pools/{}/jobs/copy", site.look().pools["mail"].id);
             is_cancelled((&clock, client), &path).await
         };
-        life_with(world, third, (own, SITE), calling).await
+        life_with(world, third, (own, SITE, PortalUse::None), calling).await
     });
     assert!(matches!(ended, SimOutcome::Completed(Ok(()))), "{ended:?}");
 }

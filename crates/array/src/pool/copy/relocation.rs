@@ -5,8 +5,8 @@
 //! 2. *Passes*: a snapshot of the move is taken, and what differs from the last one is copied, until a pass is short.
 //! 3. *Hold*: commands of hosts wait, and what differs is copied and made durable.
 //! 4. The volume in the old pool gets a name that nobody serves.
-//! 5. The copy gets name and identity of the volume, and hosts go on with it: by the device that they have, or once whoever
-//!    serves them has followed ([`MoveTerms::follow`]).
+//! 5. The copy gets name and identity of the volume, and hosts go on with it: by the device that they have, or once their
+//!    server has followed ([`MoveTerms::follow`]).
 //! 6. The old volume is deleted.
 //!
 //! Invariants:
@@ -66,7 +66,7 @@ pub struct MoveTerms<'t> {
     /// Hosts are held once a pass took no longer than this.
     pub short_pass: Duration,
     /// Called with the name that the volume had, once it has its place in the new pool, and before the old one is deleted:
-    /// whoever serves it serves the new one from then on. It is called again if the move was interrupted.
+    /// its server serves the new one from then on. It is called again if the move was interrupted.
     pub follow: &'t dyn Fn(String) -> LocalFuture<Result<()>>,
 }
 

@@ -74,7 +74,7 @@ enum HeldState {
 /// The parts of a volume that a move keeps from its hosts.
 pub(in crate::pool) struct HeldHosts {
     hold: Option<HostHold>,
-    _gate: Option<GateHold>,
+    gate: Option<GateHold>,
     /// Against commands whose callers have gone.
     _no_writes: BlockLock,
 }
@@ -262,7 +262,7 @@ impl<'p> SourceSession<'p> {
             }
         }
         let no_writes = self.pool.handles.locks_of(number).close().await;
-        self.held.replace(Some(HeldHosts { hold, _gate: gate, _no_writes: no_writes }));
+        self.held.replace(Some(HeldHosts { hold, gate, _no_writes: no_writes }));
         self.hold_began.notify_one();
         Ok(())
     }
@@ -313,6 +313,7 @@ impl<'p> SourceSession<'p> {
                 if matches!(self.hosts, SourceHosts::LogInAgain(_)) {
                     let held =
                         self.held.take().expect("nobody releases the hosts of a volume that was handed over");
+                    held.gate.as_ref().expect("they wait at the gate").leave();
                     self.pool.handles.leave(number, held);
                 }
                 Ok(before)

@@ -102,7 +102,7 @@ pub enum CommandStatus {
     Good(ResponseData),
     CheckCondition(Sense),
     ReservationConflict,
-    /// None: the data are elsewhere by now. The session is to end, so that its initiator logs in where they are and sends again
+    /// No status: the data are elsewhere by now. The session is to end, so that its initiator logs in where they are and sends again
     /// what was not answered.
     Moved,
 }
