@@ -34,6 +34,7 @@ pub(crate) async fn begin(visit: Visit, Path(pool): Path<String>, fields: Fields
         chap_target_secret_file: access.chap_target_secret_file,
         digests: access.digests,
         skip_bad: fields.is_checked("skip_bad"),
+        read_once: fields.is_checked("read_once"),
     };
     let path = format!("/v1/pools/{}/imports", escaped(&pool));
     match visit.change::<JobRow>((Method::POST, &path), &body, fields.change()).await {

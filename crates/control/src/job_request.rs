@@ -1,6 +1,6 @@
 //! Jobs that somebody asked for, as values: they go between threads, and the journal keeps them over restarts.
 
-use array::mover::JobKind;
+use array::{mover::JobKind, pool::ImportTerms};
 use serde::{Deserialize, Serialize};
 use serving::{
     pool::{
@@ -76,6 +76,15 @@ pub struct ImportOrder {
     pub access: RemoteSettings,
     /// It ends although blocks cannot be read, or have changed.
     pub keeps_findings: bool,
+    /// The source is not read again for the comparison.
+    #[serde(default)]
+    pub reads_once: bool,
+}
+
+impl ImportOrder {
+    pub fn terms(&self) -> ImportTerms {
+        ImportTerms { keeps_findings: self.keeps_findings, reads_once: self.reads_once }
+    }
 }
 
 /// The end of a job.

@@ -46,7 +46,7 @@ impl PoolTransfers {
             Some(_) => {}
             None => volume_import::begin(&self.world, &self.pool, (&request.name, volume), &source?).await?,
         }
-        let done = volume_import::run(&self.pool, volume, order.keeps_findings, job).await;
+        let done = volume_import::run(&self.pool, volume, order.terms(), job).await;
         done.map_err(|error| Refusal::new(error.to_string(), volume_import::remedy(&error)))
     }
 

@@ -1,6 +1,7 @@
 //! `spindle volume import` of a file of noise: bytes a second, from the verb's start to its end, with the comparison of every
-//! block; and until all was written. The peer is the slower of two other ways over the same drives, measured in the same round: the
-//! source read in order, and a volume of the pool written in order by a host.
+//! block or with `--read-once`. The source lies on the pool's drive, in memory (the pool is the slower side), or behind a line
+//! (the source is). The peer is the slower of two other ways over the same, measured in the same round: the source read in
+//! order, and a volume of the pool written in order by a host.
 
 use super::{
     Setting,
@@ -10,16 +11,20 @@ use super::{
     row::{Goal, Measurement, Row, interleave},
     serve::{Server, folder_of},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::{
-    path::Path,
-    process::{Command, Stdio},
+    cell::Cell,
+    fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+const PATIENCE: Duration = Duration::from_secs(20);
 const SAMPLED_EVERY: Duration = Duration::from_millis(20);
 /// The log and the checkpoint write a little while the comparison reads.
 const NEARLY_ALL: f64 = 0.98;
@@ -30,84 +35,208 @@ const SITE: &str = "[serve]\nnbd = 'unix:NBD'\niscsi = 'none'
 [[volume]]\nname = 'plain'\ngroup = 'p0'\ngb = 1.0
 [[nbd]]\nname = 'plain'\nvolume = 'plain'\n";
 
-/// Measures the row.
+/// Megabytes a second of a source behind a line: two of 1 Gb/s.
+const LINE_MB_S: u64 = 200;
+
+/// A device to import.
+struct Source {
+    what: &'static str,
+    /// As the verb takes it.
+    from: String,
+    /// Reads it once in order.
+    read: Jobs,
+}
+
+/// One row: imports of a source in one way.
+struct Way {
+    reads_once: bool,
+    goal: Goal,
+}
+
+/// Measures the rows.
 pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
     let (rounds, mib) = if setting.quick { (3, 256) } else { (9, 1024) };
-    record.method(format!("a file of {mib} MiB of noise; a pool of three drives in files, two copies; caches dropped before a run if that is allowed"));
+    record.method(format!(
+        "a file of {mib} MiB of noise; a pool of three drives in files, two copies; caches dropped before a run if that is \
+         allowed; a source behind a line is qemu-storage-daemon with {LINE_MB_S} MB/s"
+    ));
     let socket = setting.folder.join("import.sock");
     let drive_gb = if setting.quick { "2.0" } else { "6.0" };
     let site = SITE.replace("NBD", &socket.display().to_string()).replace("SIZE", drive_gb);
     let folder = folder_of(setting, "import", &site)?;
-    let source = folder.join("source.img");
-    fio::lay_out(&source, mib << 20, &folder)?;
+    let file = folder.join("source.img");
+    fio::lay_out(&file, mib << 20, &folder)?;
+    let memory = tempfile::tempdir_in("/dev/shm").context("a folder in memory")?;
+    let in_memory = memory.path().join("source.img");
+    fs::copy(&file, &in_memory).context("the source in memory")?;
     let server = Server::begin(ours, &folder)?;
-    let uri = format!("nbd+unix:///plain?socket={}", socket.display());
-
-    let mut row = Row::new(
-        format!("import of {mib} MiB, compared with its source"),
-        "MiB/s",
-        Goal::OfPeer(0.8),
-        "the peer is the slower of: the source read in order, a volume written in order",
-    );
-    let mut written = Row::new(
-        format!("import of {mib} MiB, until all is written"),
-        "MiB/s",
-        Goal::None,
-        "by what the server has written; the same peer",
-    );
-    let mut number = 0;
-    let import = || {
-        number += 1;
-        let (whole, until_written) = import_once(ours, (&server, &folder), &format!("p0/in{number}"), mib)?;
-        written.ours.push(until_written);
-        Ok(whole)
+    let bench = ImportBench {
+        ours,
+        server: &server,
+        folder: &folder,
+        uri: format!("nbd+unix:///plain?socket={}", socket.display()),
+        mib,
+        number: Cell::new(0),
     };
-    interleave(&mut row, rounds, import, || slower_side(&folder, (&source, &uri), mib))?;
-    written.peer.clone_from(&row.peer);
+    let compared = Way { reads_once: false, goal: Goal::OfPeer(0.8) };
+    let read_once = Way { reads_once: true, goal: Goal::OfPeer(0.8) };
+    let mut rows = Vec::new();
+    for source in [on_file("from the pool's drive", &file, mib), on_file("from memory", &in_memory, mib)] {
+        rows.extend(bench.measure(rounds, &source, &compared)?);
+        rows.extend(bench.measure(rounds, &source, &read_once)?.into_iter().take(1));
+    }
+    match LineDaemon::begin(&in_memory, &folder) {
+        Ok(line) => {
+            let source = Source {
+                what: "behind a line",
+                from: line.uri(),
+                read: Jobs::nbd_once(&line.uri()).job_without_file("source", "rw=read bs=1m iodepth=8"),
+            };
+            for way in [&compared, &read_once] {
+                rows.extend(bench.measure(rounds.min(6), &source, way)?.into_iter().take(1));
+            }
+        }
+        Err(problem) => record.method(format!("no source behind a line: {problem:#}")),
+    }
     server.end()?;
-    Ok([row, written].into_iter().filter(|row| setting.wants(&row.what)).collect())
+    Ok(rows.into_iter().filter(|row| setting.wants(&row.what)).collect())
 }
 
-/// Imports the file into a new volume, which is deleted afterwards. Returns the rates to its end, and until all was written.
-fn import_once(
-    ours: &OurPrograms,
-    (server, folder): (&Server, &Path),
-    volume: &str,
+fn on_file(what: &'static str, file: &Path, mib: u64) -> Source {
+    let options = format!("rw=read bs=1m iodepth=8 size={mib}m");
+    Source { what, from: file.display().to_string(), read: Jobs::new(None).job("source", file, &options) }
+}
+
+/// A server with a pool, into which imports go one after another.
+struct ImportBench<'a> {
+    ours: &'a OurPrograms,
+    server: &'a Server,
+    folder: &'a Path,
+    /// Of a volume that a host writes.
+    uri: String,
     mib: u64,
-) -> Result<(Measurement, Measurement)> {
-    drop_caches();
-    let named = ["--server", "unix:state/spindle.sock"];
-    let mut command = Command::new(ours.program());
-    command.current_dir(folder).args(["volume", "import", volume, "--from"]).arg(folder.join("source.img"));
-    command.args(named).arg("--json").stderr(Stdio::inherit());
-    let begun = Instant::now();
-    let is_over = AtomicBool::new(false);
-    let (output, seconds, samples) = thread::scope(|scope| {
-        let sampling = scope.spawn(|| {
-            let mut samples = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                samples.push((begun.elapsed().as_secs_f64(), server.written_bytes()?));
-                thread::sleep(SAMPLED_EVERY);
-            }
-            Ok::<_, anyhow::Error>(samples)
+    /// Of the last import.
+    number: Cell<u32>,
+}
+
+impl ImportBench<'_> {
+    /// Two rows: the whole import, and until all was written.
+    fn measure(&self, rounds: usize, source: &Source, way: &Way) -> Result<[Row; 2]> {
+        let how = if way.reads_once { "the source read once" } else { "compared with its source" };
+        let mut row = Row::new(
+            format!("import of {} MiB {}, {how}", self.mib, source.what),
+            "MiB/s",
+            way.goal,
+            "the peer is the slower of: the source read in order, a volume written in order",
+        );
+        let mut written = Row::new(
+            format!("import of {} MiB {}, until all is written", self.mib, source.what),
+            "MiB/s",
+            Goal::None,
+            "by what the server has written; the same peer",
+        );
+        let import = || {
+            let (whole, until_written) = self.import_once(source, way)?;
+            written.ours.push(until_written);
+            Ok(whole)
+        };
+        interleave(&mut row, rounds, import, || self.slower_side(source))?;
+        written.peer.clone_from(&row.peer);
+        Ok([row, written])
+    }
+
+    /// Imports the source into a new volume, which is deleted afterwards. Returns the rates to its end, and until all was written.
+    fn import_once(&self, source: &Source, way: &Way) -> Result<(Measurement, Measurement)> {
+        drop_caches();
+        self.number.update(|number| number + 1);
+        let name = format!("in{}", self.number.get());
+        let volume = format!("p0/{name}");
+        let named = ["--server", "unix:state/spindle.sock"];
+        let mut command = Command::new(self.ours.program());
+        command.current_dir(self.folder).args(["volume", "import", &volume, "--from", &source.from]);
+        command.args(named).arg("--json").stderr(Stdio::inherit());
+        if way.reads_once {
+            command.arg("--read-once");
+        }
+        let begun = Instant::now();
+        let is_over = AtomicBool::new(false);
+        let (output, seconds, samples) = thread::scope(|scope| {
+            let sampling = scope.spawn(|| {
+                let mut samples = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    samples.push((begun.elapsed().as_secs_f64(), self.server.written_bytes()?));
+                    thread::sleep(SAMPLED_EVERY);
+                }
+                Ok::<_, anyhow::Error>(samples)
+            });
+            let output = command.output();
+            let seconds = begun.elapsed().as_secs_f64();
+            is_over.store(true, Ordering::Relaxed);
+            (output, seconds, sampling.join().expect("it does not panic"))
         });
-        let output = command.output();
-        let seconds = begun.elapsed().as_secs_f64();
-        is_over.store(true, Ordering::Relaxed);
-        (output, seconds, sampling.join().expect("it does not panic"))
-    });
-    let (output, samples) = (output.context("spindle volume import")?, samples?);
-    anyhow::ensure!(output.status.success(), "the import failed");
-    let answer: Value = serde_json::from_slice(&output.stdout).context("its answer")?;
-    let raw = json!({ "command": shown(&command), "seconds": seconds, "answer": answer });
-    let name = volume.rsplit('/').next().unwrap_or(volume);
-    let mut delete = Command::new(ours.program());
-    delete.current_dir(folder).args(["volume", "delete", volume, "--yes", name]).args(named);
-    crate::step::output(&mut delete)?;
-    let whole = Measurement { value: mib as f64 / seconds, raw };
-    let written_s = written_within(&samples).context("the server has written nothing")?;
-    let raw = json!({ "seconds": written_s });
-    Ok((whole, Measurement { value: mib as f64 / written_s, raw }))
+        let (output, samples) = (output.context("spindle volume import")?, samples?);
+        ensure!(output.status.success(), "the import failed");
+        let answer: Value = serde_json::from_slice(&output.stdout).context("its answer")?;
+        let raw = json!({ "command": shown(&command), "seconds": seconds, "answer": answer });
+        let mut delete = Command::new(self.ours.program());
+        delete.current_dir(self.folder).args(["volume", "delete", &volume, "--yes", &name]).args(named);
+        crate::step::output(&mut delete)?;
+        let whole = Measurement { value: self.mib as f64 / seconds, raw };
+        let written_s = written_within(&samples).context("the server has written nothing")?;
+        let raw = json!({ "seconds": written_s });
+        Ok((whole, Measurement { value: self.mib as f64 / written_s, raw }))
+    }
+
+    /// MiB a second of the slower of the source and the pool.
+    fn slower_side(&self, source: &Source) -> Result<Measurement> {
+        drop_caches();
+        let read = source.read.run(self.folder)?;
+        drop_caches();
+        let options = format!("rw=write bs=1m iodepth=8 size={}m end_fsync=1", self.mib);
+        let written = Jobs::nbd_once(&self.uri).job_without_file("pool", &options).run(self.folder)?;
+        let (read_rate, write_rate) = (read.total_iops(), written.total_iops());
+        let raw = json!({ "source": read.raw, "pool": written.raw });
+        Ok(Measurement { value: read_rate.min(write_rate), raw })
+    }
+}
+
+/// qemu-storage-daemon that serves a file at a limited rate, killed when dropped.
+struct LineDaemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl LineDaemon {
+    fn begin(file: &Path, folder: &Path) -> Result<Self> {
+        let socket = folder.join("line.sock");
+        let mut command = Command::new("qemu-storage-daemon");
+        command.args(["--object", &format!("throttle-group,id=t,x-bps-read={}", LINE_MB_S * 1_000_000)]);
+        command.args(["--blockdev", &format!("driver=file,node-name=f,filename={}", file.display())]);
+        command.args(["--blockdev", "driver=throttle,node-name=r,throttle-group=t,file=f"]);
+        command.args(["--nbd-server", &format!("addr.type=unix,addr.path={}", socket.display())]);
+        command.args(["--export", "type=nbd,id=e,node-name=r,name=disk"]);
+        let child = command.stdout(Stdio::null()).spawn().context("qemu-storage-daemon")?;
+        let mut daemon = Self { child, socket };
+        let begun = Instant::now();
+        while UnixStream::connect(&daemon.socket).is_err() {
+            ensure!(daemon.child.try_wait()?.is_none(), "qemu-storage-daemon has ended");
+            ensure!(begun.elapsed() < PATIENCE, "qemu-storage-daemon does not listen");
+            thread::sleep(SAMPLED_EVERY);
+        }
+        Ok(daemon)
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///disk?socket={}", self.socket.display())
+    }
+}
+
+impl Drop for LineDaemon {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// The time by which nearly all was written that was written at all, of samples of times in seconds and bytes written so far.
@@ -118,23 +247,10 @@ fn written_within(samples: &[(f64, u64)]) -> Option<f64> {
     Some(reached.0).filter(|_| last > first)
 }
 
-/// MiB a second of the slower of the source and the pool.
-fn slower_side(folder: &Path, (source, uri): (&Path, &str), mib: u64) -> Result<Measurement> {
-    drop_caches();
-    let options = format!("rw=read bs=1m iodepth=8 size={mib}m");
-    let read = Jobs::new(None).job("source", source, &options).run(folder)?;
-    drop_caches();
-    let options = format!("rw=write bs=1m iodepth=8 size={mib}m end_fsync=1");
-    let written = Jobs::nbd_once(uri).job_without_file("pool", &options).run(folder)?;
-    let (read_rate, write_rate) = (read.total_iops(), written.total_iops());
-    let raw = json!({ "source": read.raw, "pool": written.raw });
-    Ok(Measurement { value: read_rate.min(write_rate), raw })
-}
-
 /// So that no side reads memory. Only root may.
 fn drop_caches() {
     crate::step::succeeds(Command::new("sync").arg("--file-system").arg("."));
-    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+    let _ = fs::write("/proc/sys/vm/drop_caches", "3");
 }
 
 #[cfg(test)]

@@ -148,6 +148,7 @@ pub enum EventKind {
         volume: String,
         /// Bytes that were compared with the source, and are the same.
         compared_bytes: u64,
+        read_back_bytes: u64,
         /// Bytes that hosts have written or discarded meanwhile.
         host_bytes: u64,
         /// Bytes that could not be read, or had changed in the source: given up by order.

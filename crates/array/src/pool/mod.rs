@@ -75,7 +75,7 @@ pub use given_commands::GivenSnapshot;
 pub use group_operations::{GroupMemberChange, NewGroupClone};
 pub use groups::{GroupInfo, GroupKey, GroupSnapshot, NewGroup};
 pub use history_points::HistoryPoint;
-pub use import::{ImportFindings, ImportStatus, ImportedVolume, NewImport};
+pub use import::{ImportFindings, ImportStatus, ImportTerms, ImportedVolume, NewImport};
 pub use keys::{IdOrName, SnapshotKey, VolumeKey};
 pub use open::{check_opens, open};
 pub use read_only::{

@@ -251,14 +251,20 @@ impl HostPath {
 
 /// Adjacent blocks that are the source's; the first owner is that of block `first`.
 pub(crate) fn ranges_of_source(first: u64, owners: &[ImportedBlock]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for (block, _) in (first..).zip(owners).filter(|(_, owner)| **owner == ImportedBlock::OfSource) {
-        match ranges.last_mut().filter(|last| last.end == block) {
-            Some(last) => last.end += 1,
-            None => ranges.push(block..block + 1),
+    let of_source = (first..).zip(owners).filter(|(_, owner)| **owner == ImportedBlock::OfSource);
+    joined_ranges(of_source.map(|(block, _)| block..block + 1), 0)
+}
+
+/// Ascending ranges, as one where at most `gap_max` blocks lie between them.
+pub(crate) fn joined_ranges(ranges: impl IntoIterator<Item = Range<u64>>, gap_max: u64) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut().filter(|last| range.start - last.end <= gap_max) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
         }
     }
-    ranges
+    joined
 }
 
 /// Divides what was read from block `first` on into blocks.

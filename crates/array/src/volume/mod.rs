@@ -38,7 +38,8 @@ pub(crate) use filling::{FilledPart, PartToFill};
 pub use given_queue::{GivenContent, QueueEntry};
 pub(crate) use host_path::HostPath;
 pub(crate) use importing::{
-    BlockData, ImportPart, ImportSource, ImportSources, ImportedBlock, put_blocks, ranges_of_source,
+    BlockData, ImportPart, ImportSource, ImportSources, ImportedBlock, joined_ranges, put_blocks,
+    ranges_of_source,
 };
 pub use rate_limiter::Rates;
 pub(crate) use read::{fill, runs};

@@ -8,7 +8,8 @@ use array::{
     error::Error,
     format::{GroupId, SnapshotId, VolumeId, features::INCOMPATIBLE_IMPORTS},
     pool::{
-        ImportStatus, NewClone, NewGroup, NewImport, OpenSetting, Pool, VolumeSetting, open, open_read_only,
+        ImportStatus, ImportTerms, NewClone, NewGroup, NewImport, OpenSetting, Pool, VolumeSetting, open,
+        open_read_only,
     },
     volume::VolumeDevice,
 };
@@ -41,7 +42,7 @@ fn status(pool: &Pool) -> Option<ImportStatus> {
 }
 
 async fn import(world: &World, pool: &Pool) -> array::pool::ImportedVolume {
-    pool.import("store", false, &Job::new(world)).await.expect("it is imported")
+    pool.import("store", ImportTerms::default(), &Job::new(world)).await.expect("it is imported")
 }
 
 fn contents(host: u8) -> Vec<u8> {
@@ -158,4 +159,32 @@ fn an_import_is_given_up_unless_hosts_have_written() {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         assert_eq!(pool.volumes().len(), 1);
     });
+}
+
+#[test]
+fn a_source_that_is_read_once_is_read_again_only_where_nothing_was_copied() {
+    let reads_of = |reads_once: bool, data_blocks: u64| {
+        let mut scene = Scene::new(194, 3);
+        let drive = source(&mut scene);
+        drive.poke(0, &vec![7; (data_blocks * BLOCK) as usize]);
+        let read = Rc::clone(&drive);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            pool.begin_import(&new("store"), drive).await.expect("it begins");
+            let store = VolumeDevice(pool.volume("store").expect("it is there"));
+            fill(&store, 40, 2, 9).await;
+            let terms = ImportTerms { reads_once, ..ImportTerms::default() };
+            let imported = pool.import("store", terms, &Job::new(&world)).await.expect("it is imported");
+            let copied = (data_blocks - 2) * BLOCK;
+            let (read_back, compared) =
+                if reads_once { (copied, 510 * BLOCK - copied) } else { (0, 510 * BLOCK) };
+            assert_eq!((imported.read_back_bytes, imported.compared_bytes), (read_back, compared));
+            assert_eq!((imported.copied_bytes, imported.host_bytes), (copied, 2 * BLOCK));
+            assert_eq!(bytes_of(&store, 43).await, [vec![7; 40], vec![9; 2], vec![7]].concat());
+        });
+        read.statistics().reads
+    };
+    let (twice, once) = (reads_of(false, 512), reads_of(true, 512));
+    assert_eq!(twice, once + 2, "both parts of 1 MiB are read again");
+    assert_eq!(reads_of(true, 256), once + 1, "the part that has zeroes alone is read again");
 }

@@ -9,7 +9,7 @@ use super::{
     volume_access::VerbOptions,
 };
 use crate::{console::Console, exit_status::ExitStatus, remote_arguments::RemoteArguments};
-use array::format::VolumeId;
+use array::{format::VolumeId, pool::ImportTerms};
 use clap::Args;
 use control::{
     job_request::JobAnswer,
@@ -42,16 +42,20 @@ use world::{
   spindle volume import mail/store --from nbd://10.0.0.9/store
   spindle volume import mail/store --from /dev/sdk
   spindle volume import mail/store --from store.img --skip-bad
+  spindle volume import mail/store --from nbd://10.0.0.9/store --read-once
 
 Hosts log out of the old array, log in to this one, and go on working: what is not copied yet is read from the source, \
 and what they write goes to the volume. Nobody may write the source from then on. Each block that no host has written \
-is copied, then compared with the source; then the volume needs it no more. While it is imported, the volume has no \
+is copied, then compared with the source; then the volume needs it no more. With --read-once what was copied is read back \
+in the pool and must have the checksums that it was copied with, and the source is read again where nothing was copied \
+alone: half the time where the source is the slower side, but what somebody wrote there meanwhile, or what it read wrong \
+once, is not noticed. While it is imported, the volume has no \
 snapshots, clones or copies, keeps its size and is in no group. If the source is away, hosts wait for it where they read \
 what is not copied, and the import goes on when it is back. It goes on over restarts, and the same command goes on with \
 one that was interrupted. Blocks that the source cannot read keep it from its end, until they can be read, a host has \
 written them, or --skip-bad is said. While a server has the pool, it is the job import of the pool, one at a time, and \
 paths are those of the server's machine. --json prints {\"path\", \"done\", \"size_bytes\", \"copied_bytes\", \
-\"compared_bytes\", \"host_bytes\", \"bad_bytes\", \"bad\", \"changed_bytes\", \"changed\"}.")]
+\"compared_bytes\", \"read_back_bytes\", \"host_bytes\", \"bad_bytes\", \"bad\", \"changed_bytes\", \"changed\"}.")]
 pub struct VolumeImportArguments {
     /// Pool and name of the new volume
     #[arg(value_name = "POOL/VOLUME")]
@@ -64,6 +68,10 @@ pub struct VolumeImportArguments {
     /// End it although blocks cannot be read, which are zeroes then, or changed in the source, which stay as copied
     #[arg(long)]
     pub skip_bad: bool,
+
+    /// Read the source once: what was copied is read back in the pool, and not compared with the source
+    #[arg(long)]
+    pub read_once: bool,
 
     #[command(flatten)]
     pub remote: RemoteArguments,
@@ -128,6 +136,7 @@ async fn import_served(
         chap_target_secret_file: text(&settings.chap_target_secret_file)?,
         digests: settings.digests,
         skip_bad: import.skip_bad,
+        read_once: import.read_once,
     };
     let row: JobRow = pool.send(Method::POST, &pool.path("/imports"), Some(&body)).await?.parsed()?;
     let (job, word) = (row.kind, pool.job_word(row.kind));
@@ -186,9 +195,10 @@ async fn import_here(
             volume
         }
     };
+    let terms = ImportTerms { keeps_findings: import.skip_bad, reads_once: import.read_once };
     let job = Job::under_way(world);
     let mut show = progress_of("import", world, console);
-    let run = volume_import::run(&open.pool, volume, import.skip_bad, &job);
+    let run = volume_import::run(&open.pool, volume, terms, &job);
     let imported = shown(world, &job, &mut show, run).await;
     imported.map_err(|error| open.refusal(&error, volume_import::remedy(&error)))
 }

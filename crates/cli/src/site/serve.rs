@@ -44,6 +44,7 @@ pub const OWN_FILE: &str = "site.toml";
 
 /// Runs the verb to its end.
 pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
+    real::use_small_pages();
     let console = Console::of_server(arguments.json, arguments.quiet)?;
     let state = state_of(&arguments.place);
     let file = arguments.file.clone().unwrap_or_else(|| state.join(OWN_FILE));

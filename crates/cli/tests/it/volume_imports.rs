@@ -140,6 +140,19 @@ fn a_file_is_imported_into_a_stopped_pool_and_leaves_it_again_as_it_was() {
     bench.make_file("odd.img", &[1; 1000]);
     let said = refused(&bench, &["volume", "import", "mail/other", "--from", "odd.img"]);
     assert!(said.contains("1000 bytes"), "{said}");
+    // Read once: 16 MiB have data there, and 8 are zeroes.
+    let once = ["volume", "import", "mail/once", "--from", "old.img", "--read-once"];
+    let said = json_of(&done(&bench.run(&[&once[..], &["--json"]].concat())));
+    let (zeroes, data) = ((8 * MIB) as u64, (16 * MIB) as u64);
+    assert_eq!((&said["compared_bytes"], &said["read_back_bytes"]), (&zeroes.into(), &data.into()));
+    done(&bench.run(&["pool", "salvage", "mail/once", "once.img"]));
+    assert!(fs::read(bench.path("once.img")).unwrap() == wanted, "as it came");
+    done(&bench.run(&["volume", "delete", "mail/once", "--yes", "once"]));
+    let said = done(&bench.run(&once));
+    assert!(
+        said.contains("16.0 MiB read back in the pool alone, so a change in the source is not noticed"),
+        "{said}"
+    );
     // Nothing is needed of the source any more.
     fs::remove_file(file).unwrap();
     if !is_here("qemu-img", "qemu-utils") {

@@ -44,6 +44,10 @@ pub struct ImportBody {
     /// End it although blocks cannot be read, which are zeroes then, or changed in the source, which stay as copied.
     #[serde(default)]
     pub skip_bad: bool,
+    /// Read the source once: what was copied is read back in the pool, and not compared with the source. What somebody wrote there
+    /// meanwhile, or what it read wrong once, is not noticed then.
+    #[serde(default)]
+    pub read_once: bool,
 }
 
 /// Makes a volume of a device elsewhere: it can be used at once, and reads there what is not copied yet. Or goes on with that,
@@ -72,7 +76,7 @@ pub(super) async fn import(
         volume: VolumeId(identity.uuid).to_string(),
         from: body.from,
         name: body.name,
-        import: Some(ImportOrder { access, keeps_findings: body.skip_bad }),
+        import: Some(ImportOrder { access, keeps_findings: body.skip_bad, reads_once: body.read_once }),
         ..TransferRequest::default()
     };
     transfers::begin((&api, &pool), (RequestedJob::Import, request), identity).await

@@ -377,24 +377,30 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
                 json!({ "mended": repaired, "lost_places": lost_places }),
             )
         }
-        EventKind::VolumeImported { volume, compared_bytes, host_bytes, given_up_bytes } => say(
-            "volume_imported",
-            if *given_up_bytes > 0 { Severity::Warning } else { Severity::Note },
-            format!(
-                "volume {volume} is imported, and its source is let go: {} compared, {} written by hosts meanwhile{}",
-                ByteCount(*compared_bytes),
-                ByteCount(*host_bytes),
-                match given_up_bytes {
-                    0 => String::new(),
-                    bytes => format!(", {} given up", ByteCount(*bytes)),
-                }
-            ),
-            String::new(),
-            json!({
-                "volume": volume, "compared_bytes": compared_bytes, "host_bytes": host_bytes,
-                "given_up_bytes": given_up_bytes,
-            }),
-        ),
+        EventKind::VolumeImported { volume, compared_bytes, read_back_bytes, host_bytes, given_up_bytes } => {
+            say(
+                "volume_imported",
+                if *given_up_bytes > 0 { Severity::Warning } else { Severity::Note },
+                format!(
+                    "volume {volume} is imported, and its source is let go: {} compared{}, {} written by hosts meanwhile{}",
+                    ByteCount(*compared_bytes),
+                    match read_back_bytes {
+                        0 => String::new(),
+                        bytes => format!(", {} read back alone", ByteCount(*bytes)),
+                    },
+                    ByteCount(*host_bytes),
+                    match given_up_bytes {
+                        0 => String::new(),
+                        bytes => format!(", {} given up", ByteCount(*bytes)),
+                    }
+                ),
+                String::new(),
+                json!({
+                    "volume": volume, "compared_bytes": compared_bytes,
+                    "read_back_bytes": read_back_bytes, "host_bytes": host_bytes, "given_up_bytes": given_up_bytes,
+                }),
+            )
+        }
         EventKind::TaskFailure { task, error, is_retried } => say(
             "task_failed",
             if *is_retried { Severity::Warning } else { Severity::Error },

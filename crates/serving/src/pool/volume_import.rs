@@ -11,7 +11,7 @@ use crate::remote::{OpenRemote, Remote, RemoteSettings, is_uri};
 use array::{
     error::Error,
     format::VolumeId,
-    pool::{ImportedVolume, NewImport, Pool, VolumeSetting},
+    pool::{ImportTerms, ImportedVolume, NewImport, Pool, VolumeSetting},
 };
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -265,6 +265,9 @@ pub struct VolumeImportAnswer {
     pub copied_bytes: u64,
     /// Bytes that were compared with the source, and are the same.
     pub compared_bytes: u64,
+    /// Bytes that were read back in the pool alone, and have the checksums that they were copied with: the source was read once.
+    #[serde(default)]
+    pub read_back_bytes: u64,
     /// Bytes that hosts have written or discarded meanwhile.
     pub host_bytes: u64,
     /// Bytes that the source could not read, and that are zeroes now.
@@ -281,11 +284,19 @@ pub struct VolumeImportAnswer {
 
 impl VolumeImportAnswer {
     fn of(imported: ImportedVolume) -> Self {
-        let ImportedVolume { size_bytes, copied_bytes, compared_bytes, host_bytes, findings } = imported;
+        let ImportedVolume {
+            size_bytes,
+            copied_bytes,
+            compared_bytes,
+            read_back_bytes,
+            host_bytes,
+            findings,
+        } = imported;
         Self {
             size_bytes,
             copied_bytes,
             compared_bytes,
+            read_back_bytes,
             host_bytes,
             bad_bytes: findings.bad_bytes,
             bad: findings.bad,
@@ -309,6 +320,12 @@ impl VolumeImportAnswer {
             bytes(self.compared_bytes),
             bytes(self.host_bytes)
         );
+        if self.read_back_bytes > 0 {
+            let read_back = bytes(self.read_back_bytes);
+            text += &format!(
+                "; {read_back} read back in the pool alone, so a change in the source is not noticed"
+            );
+        }
         if self.bad_bytes > 0 {
             text += &format!("; {} could not be read and are zeroes", bytes(self.bad_bytes));
         }
@@ -328,10 +345,10 @@ impl VolumeImportAnswer {
 pub async fn run(
     pool: &Pool,
     volume: VolumeId,
-    keeps_findings: bool,
+    terms: ImportTerms,
     job: &Job,
 ) -> Result<VolumeImportAnswer, Error> {
-    pool.import(volume, keeps_findings, job).await.map(VolumeImportAnswer::of)
+    pool.import(volume, terms, job).await.map(VolumeImportAnswer::of)
 }
 
 /// The next step after an import that did not end.

@@ -63,7 +63,7 @@ pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
 pub use file::{AccessMode, Allocation, FileDevice};
 pub use folder::FolderDirectory;
-pub use process_limits::prepare_process;
+pub use process_limits::{prepare_process, use_small_pages};
 pub use programs::RealPrograms;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;

@@ -1,8 +1,9 @@
-//! Process limits: file handles and file sizes.
+//! Process limits: file handles, file sizes, sizes of memory pages.
 
 use rustix::{
     io::{Errno, dup},
     process::{Resource, getrlimit, setrlimit},
+    thread::disable_transparent_huge_pages,
 };
 use std::{fs::File, io};
 
@@ -19,6 +20,13 @@ pub fn prepare_process() -> io::Result<()> {
         let _ = setrlimit(Resource::Nofile, limit);
     }
     check_handles()
+}
+
+/// From here on each page of memory is one of 4 KiB. The allocator gives each thread a place of its own, and asks for huge
+/// pages: an idle server with a dozen threads has 34 MB resident with them, and 10 without.
+pub fn use_small_pages() {
+    // Some sandboxes forbid it; then the process is larger.
+    let _ = disable_transparent_huge_pages(true);
 }
 
 /// Checks that one more world gets its handles: the libraries it is made of panic without them.

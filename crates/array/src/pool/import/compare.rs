@@ -1,23 +1,29 @@
-//! Comparison of a volume that was filled with its source: each block that no host wrote is read on both sides.
+//! Comparison of a volume that was filled with its source: each block that no host wrote is read on both sides, or on that
+//! of the volume alone if the source is read once.
 
-use super::{ImportTarget, Pool, pass::parts_of};
+use super::{ImportTarget, ImportTerms, Pool, filled_mark::FilledMark, pass::parts_of};
 use crate::{
     engine::{PARALLELISM_MAX, Urgency},
     error::Result,
     format::BLOCK_BYTES,
-    volume::{BlockData, ImportedBlock},
+    map::BlockMapping,
+    volume::{BlockData, ImportedBlock, joined_ranges},
 };
 use futures_util::{StreamExt, future::join, stream};
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, ops::Range, pin::pin};
 use world::Job;
 
 /// Copies of a part that lacked blocks, before the source counts as changing.
 const ROUNDS_MAX: usize = 3;
+/// Blocks between two that are wanted of the source, up to which both are read at once: 64 KiB.
+const GAP_MAX: u64 = 16;
 
 /// Result of a comparison, in blocks.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub same: u64,
+    /// Read in the volume alone; their checksums are right.
+    pub read_back: u64,
     pub of_hosts: u64,
     /// Found missing, and copied.
     pub copied: u64,
@@ -30,6 +36,7 @@ pub(super) struct Comparison {
 impl Comparison {
     fn add(&mut self, other: Self) {
         self.same += other.same;
+        self.read_back += other.read_back;
         self.of_hosts += other.of_hosts;
         self.copied += other.copied;
         self.bad.extend(other.bad);
@@ -38,15 +45,25 @@ impl Comparison {
 }
 
 impl Pool {
-    /// Compares the whole volume with its source. What the volume lacks is copied.
-    pub(super) async fn compare_import(&self, target: &ImportTarget, job: &Job) -> Result<Comparison> {
+    /// Compares the whole volume with its source, up to the mark of the copy, and on as that moves. What the volume lacks is
+    /// copied.
+    pub(super) async fn compare_import(
+        &self,
+        target: &ImportTarget,
+        terms: ImportTerms,
+        mark: &FilledMark,
+        job: &Job,
+    ) -> Result<Comparison> {
         let compare = |part: Range<u64>| async move {
             let compared =
-                self.patiently(target, job, async || self.compare_part(target, part.clone()).await);
+                self.patiently(target, job, async || self.compare_part(target, terms, part.clone()).await);
             (part.end - part.start, compared.await)
         };
-        let mut compared =
-            stream::iter(parts_of(0..target.end)).map(compare).buffer_unordered(PARALLELISM_MAX);
+        let copied = stream::iter(parts_of(0..target.end)).filter_map(async |part| {
+            let is_copied = mark.has_reached(part.end).await;
+            is_copied.then_some(part)
+        });
+        let mut compared = pin!(copied.map(compare).buffer_unordered(PARALLELISM_MAX));
         let mut all = Ok(Comparison::default());
         while let Some((count, part)) = compared.next().await {
             match (&mut all, part) {
@@ -66,67 +83,61 @@ impl Pool {
     }
 
     /// Compares a part; what it lacks is copied first.
-    async fn compare_part(&self, target: &ImportTarget, part: Range<u64>) -> Result<Comparison> {
+    async fn compare_part(
+        &self,
+        target: &ImportTarget,
+        terms: ImportTerms,
+        part: Range<u64>,
+    ) -> Result<Comparison> {
         let mut copied = 0;
         for _ in 0..ROUNDS_MAX {
-            let (mut compared, missing) = self.look_at_part(target, part.clone()).await?;
+            let (mut compared, missing) = self.look_at_part(target, terms, part.clone()).await?;
             if missing.is_empty() {
                 compared.copied = copied;
                 return Ok(compared);
             }
             copied += self.copy_to_import(target, part.clone(), missing).await?;
         }
-        let (mut compared, missing) = self.look_at_part(target, part).await?;
+        let (mut compared, missing) = self.look_at_part(target, terms, part).await?;
         compared.changed.extend(missing.into_keys());
         compared.copied = copied;
         Ok(compared)
     }
 
     /// Reads a part on both sides. Returns what the source has, and the volume lacks, too.
-    async fn look_at_part(&self, target: &ImportTarget, part: Range<u64>) -> Result<(Comparison, BlockData)> {
+    async fn look_at_part(
+        &self,
+        target: &ImportTarget,
+        terms: ImportTerms,
+        part: Range<u64>,
+    ) -> Result<(Comparison, BlockData)> {
         let mut compared = Comparison::default();
-        // Its own copies have the stamp of the fork.
-        let is_copy = |found: &crate::map::BlockMapping| found.version.birth == target.fork;
-        let is_of_host = |owner: &ImportedBlock| match owner {
-            ImportedBlock::Stored(found) => !is_copy(found),
-            ImportedBlock::Discarded => true,
-            ImportedBlock::OfSource => false,
-        };
-        let wanted_of = |owners: &[ImportedBlock]| -> BTreeSet<u64> {
-            let wanted = (part.start..).zip(owners).filter(|(_, owner)| !is_of_host(owner));
-            wanted.map(|(block, _)| block).collect()
-        };
+        let is_copy = |found: &BlockMapping| target.is_copy(found);
         let permit = self.throttle.permit(Urgency::CanWait).await?;
-        let wanted = wanted_of(&self.host.imported_blocks(target.branch, part.clone()).await?);
-        let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
-            compared.of_hosts = part.end - part.start;
-            return Ok((compared, BlockData::new()));
-        };
+        let owners = self.host.imported_blocks(target.branch, part.clone()).await?;
+        let asked = joined_ranges(asked_of_source(target, terms, part.start, &owners), GAP_MAX);
         // A block that becomes a host's meanwhile was read for nothing.
         let (own, found) = join(
             self.host.read_stored(target.branch, part.clone(), is_copy),
-            self.read_source(target, first..last + 1, permit),
+            self.read_source(target, asked, permit),
         )
         .await;
         let ((owners, own), found) = (own?, found?);
-        let wanted = wanted_of(&owners);
-        compared.of_hosts = part.end - part.start - wanted.len() as u64;
         self.note_bad(target, &found)?;
         let mut missing = BlockData::new();
-        for block in wanted {
-            let Some(source) = found.data.get(&block) else {
-                // A block that was copied before the source lost it is complete.
-                match own.contains_key(&block) {
-                    true => compared.same += 1,
-                    false => _ = compared.bad.insert(block),
-                }
-                continue;
-            };
-            match own.get(&block) {
-                Some(own) if own[..] == source[..] => compared.same += 1,
-                Some(_) => _ = compared.changed.insert(block),
-                None if source.iter().all(|byte| *byte == 0) => compared.same += 1,
-                None => _ = missing.insert(block, source.clone()),
+        for (block, owner) in (part.start..).zip(owners) {
+            match (owner, own.get(&block), found.data.get(&block)) {
+                (ImportedBlock::Discarded, ..) => compared.of_hosts += 1,
+                (ImportedBlock::Stored(stored), ..) if !is_copy(&stored) => compared.of_hosts += 1,
+                // Its checksum was right, or it could not have been read.
+                (_, Some(_), _) if terms.reads_once => compared.read_back += 1,
+                (_, Some(own), Some(source)) if own[..] == source[..] => compared.same += 1,
+                (_, Some(_), Some(_)) => _ = compared.changed.insert(block),
+                // It was copied before the source lost it, and is complete.
+                (_, Some(_), None) => compared.same += 1,
+                (_, None, Some(source)) if source.iter().all(|byte| *byte == 0) => compared.same += 1,
+                (_, None, Some(source)) => _ = missing.insert(block, source.clone()),
+                (_, None, None) => _ = compared.bad.insert(block),
             }
         }
         self.confirm_changes(target, &mut compared, &own).await?;
@@ -142,12 +153,11 @@ impl Pool {
     ) -> Result<()> {
         for block in std::mem::take(&mut compared.changed) {
             let permit = self.throttle.permit(Urgency::CanWait).await?;
-            let found = self.read_source(target, block..block + 1, permit).await?;
+            let found = self.read_source(target, vec![block..block + 1], permit).await?;
             let is_same = found.data.get(&block).is_some_and(|source| own[&block][..] == source[..]);
             // A host may have written it meanwhile.
             let owners = self.host.imported_blocks(target.branch, block..block + 1).await?;
-            let is_copy =
-                matches!(owners[0], ImportedBlock::Stored(found) if found.version.birth == target.fork);
+            let is_copy = matches!(owners[0], ImportedBlock::Stored(found) if target.is_copy(&found));
             match (is_same, is_copy) {
                 (true, _) => compared.same += 1,
                 (false, true) => _ = compared.changed.insert(block),
@@ -163,7 +173,7 @@ impl Pool {
         for part in parts_of(0..target.end) {
             let owners = self.host.imported_blocks(target.branch, part).await?;
             let is_of_host = |owner: &&ImportedBlock| match owner {
-                ImportedBlock::Stored(found) => found.version.birth != target.fork,
+                ImportedBlock::Stored(found) => !target.is_copy(found),
                 ImportedBlock::Discarded => true,
                 ImportedBlock::OfSource => false,
             };
@@ -171,6 +181,22 @@ impl Pool {
         }
         Ok((blocks * BLOCK_BYTES) as u64)
     }
+}
+
+/// Ranges of blocks that are read in the source: what is a host's is not, and what was copied is not if it is read once.
+fn asked_of_source(
+    target: &ImportTarget,
+    terms: ImportTerms,
+    first: u64,
+    owners: &[ImportedBlock],
+) -> Vec<Range<u64>> {
+    let is_asked = |owner: &ImportedBlock| match owner {
+        ImportedBlock::Stored(found) => target.is_copy(found) && !terms.reads_once,
+        ImportedBlock::Discarded => false,
+        ImportedBlock::OfSource => true,
+    };
+    let asked = (first..).zip(owners).filter(|(_, owner)| is_asked(owner));
+    asked.map(|(block, _)| block..block + 1).collect()
 }
 
 impl Comparison {

@@ -1,6 +1,9 @@
 //! The whole of an import, and its ends: the volume is independent of its source, or is given up.
 
-use super::{ImportFindings, ImportTarget, ImportedVolume, Pool, compare::Comparison};
+use super::{
+    ImportFindings, ImportTarget, ImportTerms, ImportedVolume, Pool, compare::Comparison,
+    filled_mark::FilledMark,
+};
 use crate::{
     engine::events::EventKind,
     error::{Error, Result},
@@ -9,6 +12,7 @@ use crate::{
     pool::VolumeKey,
     simulation::canary::{self, Canary},
 };
+use futures_util::future::join;
 use std::{rc::Rc, time::Duration};
 use world::Job;
 
@@ -18,8 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 impl Pool {
     /// Copies the blocks of a volume that is being imported, compares what no host wrote with the source, and lets the
     /// source go. Goes on where an earlier call was interrupted. While the source does not answer, or the pool is full,
-    /// it waits, and [`ImportStatus::problem`](super::ImportStatus::problem) has the reason. With `keeps_findings` it ends
-    /// although blocks cannot be read, which are zeroes then, or have changed in the source, which stay as copied.
+    /// it waits, and [`ImportStatus::problem`](super::ImportStatus::problem) has the reason.
     ///
     /// # Errors
     ///
@@ -29,12 +32,12 @@ impl Pool {
     pub async fn import<'k>(
         &self,
         volume: impl Into<VolumeKey<'k>>,
-        keeps_findings: bool,
+        terms: ImportTerms,
         job: &Job,
     ) -> Result<ImportedVolume> {
         let number = self.number_of(volume.into())?;
         let target = self.import_target(number)?;
-        let done = self.import_target_to_its_end(&target, keeps_findings, job).await;
+        let done = self.import_target_to_its_end(&target, terms, job).await;
         if !self.shared.state.borrow().catalogue.is_importing(target.branch) {
             // It has ended, or the volume was deleted.
             self.host.imports.borrow_mut().remove(&target.branch);
@@ -46,26 +49,23 @@ impl Pool {
     async fn import_target_to_its_end(
         &self,
         target: &ImportTarget,
-        keeps_findings: bool,
+        terms: ImportTerms,
         job: &Job,
     ) -> Result<ImportedVolume> {
         let size_bytes = target.end * BLOCK_BYTES as u64;
         job.set_total(2 * size_bytes);
         job.advance(target.from * BLOCK_BYTES as u64);
         self.import_problems.borrow_mut().entry(target.volume).or_default().compared_bytes = None;
-        let filled = self.fill_import(target, job).await?;
-        let compared = match canary::is(Canary::ImportNotCompared) {
-            true => Comparison::default(),
-            false => self.compare_import(target, job).await?,
-        };
+        let (filled, compared) = self.fill_and_compare(target, terms, job).await?;
         let findings = ImportFindings::of(&compared.bad, &compared.changed);
-        if !findings.is_empty() && !keeps_findings {
+        if !findings.is_empty() && !terms.keeps_findings {
             return Err(Error::ImportIncomplete(findings));
         }
         self.end_import(target).await?;
         self.shared.events.report(EventKind::VolumeImported {
             volume: self.volume_row(target.number).name,
             compared_bytes: Comparison::bytes(compared.same),
+            read_back_bytes: Comparison::bytes(compared.read_back),
             host_bytes: Comparison::bytes(compared.of_hosts),
             given_up_bytes: findings.bad_bytes + findings.changed_bytes,
         });
@@ -73,9 +73,31 @@ impl Pool {
             size_bytes,
             copied_bytes: filled + Comparison::bytes(compared.copied),
             compared_bytes: Comparison::bytes(compared.same),
+            read_back_bytes: Comparison::bytes(compared.read_back),
             host_bytes: Comparison::bytes(compared.of_hosts),
             findings,
         })
+    }
+
+    /// Copies, then compares: two streams would have the source seek. If it is read once, the comparison reads the pool alone,
+    /// and goes along. Returns the bytes that were copied, too.
+    async fn fill_and_compare(
+        &self,
+        target: &ImportTarget,
+        terms: ImportTerms,
+        job: &Job,
+    ) -> Result<(u64, Comparison)> {
+        let mark = FilledMark::at(target.from);
+        let fill = self.fill_import(target, &mark, job);
+        if canary::is(Canary::ImportNotCompared) {
+            return Ok((fill.await?, Comparison::default()));
+        }
+        let compare = self.compare_import(target, terms, &mark, job);
+        if terms.reads_once {
+            let (filled, compared) = join(fill, compare).await;
+            return Ok((filled?, compared?));
+        }
+        Ok((fill.await?, compare.await?))
     }
 
     /// Takes the row of an import and its fork away, in one record, and lets the source go.

@@ -15,6 +15,8 @@ pub struct ImportedVolume {
     pub copied_bytes: u64,
     /// Bytes that were compared with the source, and are the same.
     pub compared_bytes: u64,
+    /// Bytes that were read back in the pool alone, and have the checksums that they were copied with.
+    pub read_back_bytes: u64,
     /// Bytes that hosts have written or discarded; they are not compared.
     pub host_bytes: u64,
     /// Places that were left as they are, by order.

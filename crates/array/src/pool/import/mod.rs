@@ -11,10 +11,12 @@
 //! 3. Below `filled_below` of the branch every block was looked at, and what was copied is stable. It is a place to go on
 //!    from and nothing else: the volume reads right whatever it is.
 //! 4. The import ends in one record, which takes the row and the fork away. Before, every block that no host wrote was
-//!    compared with the source: what the volume has no version of then is zero there, or was given up by order.
+//!    read in the volume, and compared with the source unless that is read once: what the volume has no version of is
+//!    read there in any case, and is zero there, or was given up by order.
 
 mod compare;
 mod end;
+mod filled_mark;
 mod findings;
 mod pass;
 
@@ -32,6 +34,7 @@ use crate::{
         sectors_to_blocks,
     },
     log::LogItem,
+    map::BlockMapping,
     volume::ImportSource,
 };
 use std::{
@@ -52,6 +55,16 @@ pub struct NewImport {
     pub setting: VolumeSetting,
     /// Description of the source, by which it is found again: 1 to 960 bytes that the pool keeps and does not look at.
     pub source: Vec<u8>,
+}
+
+/// How an import comes to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportTerms {
+    /// It ends although blocks cannot be read, which are zeroes then, or have changed in the source, which stay as copied.
+    pub keeps_findings: bool,
+    /// What was copied is read back in the pool and must have the checksums that it was copied with; the source is not read
+    /// again for it. So nobody notices what somebody wrote there meanwhile, or what it read wrong once.
+    pub reads_once: bool,
 }
 
 /// State of a volume that is being imported.
@@ -95,6 +108,13 @@ struct ImportTarget {
     /// Number of the first block that was not looked at, and of all blocks.
     from: u64,
     end: u64,
+}
+
+impl ImportTarget {
+    /// True for a version that was copied from the source: copies have the stamp of the fork.
+    fn is_copy(&self, found: &BlockMapping) -> bool {
+        found.version.birth == self.fork
+    }
 }
 
 impl Pool {
@@ -249,7 +269,8 @@ impl Pool {
         let states = self.import_problems.borrow();
         let Some(state) = states.get(&volume) else { return ImportStatus { is_attached, ..status } };
         ImportStatus {
-            compared_bytes: state.compared_bytes,
+            // A comparison may go along with the copy.
+            compared_bytes: state.compared_bytes.filter(|_| status.filled_bytes == status.total_bytes),
             bad_bytes: (state.bad.len() * BLOCK_BYTES) as u64,
             is_attached,
             problem: state.problem.clone(),

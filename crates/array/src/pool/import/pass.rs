@@ -1,6 +1,6 @@
 //! Filling of a volume that is being imported: part after part of the source is copied, several at a time.
 
-use super::{ImportTarget, Pool};
+use super::{ImportTarget, Pool, filled_mark::FilledMark};
 use crate::{
     engine::{PARALLELISM_MAX, Permit, Urgency},
     error::{Error, Result},
@@ -33,8 +33,19 @@ pub(super) struct SourceContent {
 }
 
 impl Pool {
-    /// Copies what is still the source's, from the mark on. Returns the bytes that were copied.
-    pub(super) async fn fill_import(&self, target: &ImportTarget, job: &Job) -> Result<u64> {
+    /// Copies what is still the source's, from the mark on, and moves it. Returns the bytes that were copied.
+    pub(super) async fn fill_import(
+        &self,
+        target: &ImportTarget,
+        mark: &FilledMark,
+        job: &Job,
+    ) -> Result<u64> {
+        let filled = self.fill_parts(target, mark, job).await;
+        mark.end();
+        filled
+    }
+
+    async fn fill_parts(&self, target: &ImportTarget, mark: &FilledMark, job: &Job) -> Result<u64> {
         let parts = parts_of(target.from..target.end);
         let fill = |part: Range<u64>| async move {
             let copied =
@@ -52,22 +63,23 @@ impl Pool {
                     job.advance(count * BLOCK_BYTES as u64);
                     filled_below = end;
                     if (end / PART_BLOCKS).is_multiple_of(MARKED_PARTS) {
-                        outcome = self.mark_filled(target, end).await;
+                        outcome = self.mark_filled(target, mark, end).await;
                     }
                 }
                 // Parts that have begun come to their end.
                 Err(error) => outcome = Err(error),
             }
         }
-        self.mark_filled(target, filled_below).await?;
+        self.mark_filled(target, mark, filled_below).await?;
         outcome.map(|()| copied_blocks * BLOCK_BYTES as u64)
     }
 
     /// Makes stable what was copied, and only then moves the mark: it is where an import goes on after a power cut.
-    async fn mark_filled(&self, target: &ImportTarget, below: u64) -> Result<()> {
+    async fn mark_filled(&self, target: &ImportTarget, mark: &FilledMark, below: u64) -> Result<()> {
         self.log.sync().await?;
         self.shared.state.borrow_mut().catalogue.note_filled(target.branch, BlockIndex(below));
         self.shared.note_unsaved_rows();
+        mark.move_to(below);
         Ok(())
     }
 
@@ -112,7 +124,7 @@ impl Pool {
             let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { break };
             let permit = self.throttle.permit(Urgency::CanWait).await?;
             let blocks = first.start..last.end.min(first.start + u64::from(permit.blocks_max));
-            let mut found = self.read_source(target, blocks.clone(), permit).await?;
+            let mut found = self.read_source(target, vec![blocks.clone()], permit).await?;
             self.note_bad(target, &found)?;
             found.data.retain(|_, data| data.iter().any(|byte| *byte != 0));
             start = blocks.end;
@@ -152,17 +164,18 @@ impl Pool {
         copy.await?.ok_or(Error::ImportStopped)
     }
 
-    /// Reads blocks of the source. Where it cannot read, block after block is tried.
+    /// Reads ranges of blocks of the source. Where it cannot read, block after block is tried.
     pub(super) async fn read_source(
         &self,
         target: &ImportTarget,
-        blocks: Range<u64>,
+        mut wanted: Vec<Range<u64>>,
         permit: Permit,
     ) -> Result<SourceContent> {
-        permit.moves(2 * (blocks.end - blocks.start) as usize * BLOCK_BYTES);
+        let count: u64 = wanted.iter().map(|range| range.end - range.start).sum();
+        permit.moves(2 * count as usize * BLOCK_BYTES);
         let mut permit = Some(permit);
         let mut found = SourceContent { data: BlockData::new(), bad: Vec::new() };
-        let mut wanted = vec![blocks];
+        wanted.reverse();
         while let Some(range) = wanted.pop() {
             match self.read_range(target, range.clone(), &mut permit).await {
                 Ok(read) => put_blocks(&mut found.data, range.start, read),

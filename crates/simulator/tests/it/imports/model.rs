@@ -14,6 +14,8 @@ pub struct Model {
     allowed: Vec<Vec<u64>>,
     /// Blocks that a host has changed, or may have.
     pub touched: Vec<bool>,
+    /// Blocks that have an acknowledged command: they are the volume's own.
+    owned: Vec<bool>,
     next_tag: u64,
 }
 
@@ -25,6 +27,7 @@ impl Model {
         Self {
             allowed: (0..sectors).map(|sector| vec![tag(sector)]).collect(),
             touched: vec![false; sectors / OF_BLOCK as usize],
+            owned: vec![false; sectors / OF_BLOCK as usize],
             next_tag: 1 << 40,
         }
     }
@@ -48,7 +51,10 @@ impl Model {
 
     /// The command was acknowledged.
     pub fn acknowledge(&mut self, sectors: Range<u64>, tag: u64) {
-        sectors.for_each(|sector| self.allowed[sector as usize] = vec![tag]);
+        for sector in sectors {
+            self.allowed[sector as usize] = vec![tag];
+            self.owned[(sector / OF_BLOCK) as usize] = true;
+        }
     }
 
     /// Takes in what was read from sector `first` on: it stays that way.
@@ -60,11 +66,15 @@ impl Model {
         }
     }
 
-    /// Blocks that were given up read as zeroes, unless a host has changed them.
+    /// Blocks that were given up read as zeroes, unless a host has changed them. A command that failed, or whose end is not known,
+    /// may have changed its part.
     pub fn give_up(&mut self, block: u64) {
-        if !self.touched[block as usize] {
-            let sectors = block * OF_BLOCK..(block + 1) * OF_BLOCK;
-            sectors.for_each(|sector| self.allowed[sector as usize] = vec![ZERO]);
+        for sector in block * OF_BLOCK..(block + 1) * OF_BLOCK {
+            match (self.owned[block as usize], self.touched[block as usize]) {
+                (true, _) => {}
+                (false, true) => self.allowed[sector as usize].push(ZERO),
+                (false, false) => self.allowed[sector as usize] = vec![ZERO],
+            }
         }
     }
 }

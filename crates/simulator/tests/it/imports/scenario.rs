@@ -9,8 +9,8 @@ use array::{
     error::Error,
     format::{DriveId, PoolId, SparingLevel, VolumeId},
     pool::{
-        ImportedVolume, NewDrive, NewImport, NewPool, OpenSetting, Pool, VolumeSetting, create_with_copies,
-        open,
+        ImportTerms, ImportedVolume, NewDrive, NewImport, NewPool, OpenSetting, Pool, VolumeSetting,
+        create_with_copies, open,
     },
     volume::VolumeDevice,
 };
@@ -41,6 +41,8 @@ pub struct Scenario {
     /// Some answers are wrong, once.
     pub is_rotten: bool,
     pub has_hosts: bool,
+    /// What was copied is compared with its checksums: wrong answers of the source would stay.
+    pub reads_once: bool,
     /// After each crash, all below the mark that is not zero in the source must be in the volume.
     pub checks_the_mark: bool,
 }
@@ -48,14 +50,16 @@ pub struct Scenario {
 impl Scenario {
     pub fn of(seed: u64) -> Self {
         let mut random = Random::new(seed, "scenario");
+        let reads_once = Random::new(seed, "terms").percent(35.0);
         Self {
             is_killed: random.percent(70.0),
             is_cut: random.percent(50.0),
             is_slow: random.percent(40.0),
             is_damaged: random.percent(35.0),
             is_repaired: random.percent(50.0),
-            is_rotten: random.percent(20.0),
+            is_rotten: random.percent(20.0) && !reads_once,
             has_hosts: random.percent(90.0),
+            reads_once,
             checks_the_mark: true,
         }
     }
@@ -66,6 +70,7 @@ pub struct Report {
     pub crashes: u32,
     pub host_writes: u64,
     pub compared_bytes: u64,
+    pub read_back_bytes: u64,
     pub had_bad_blocks: bool,
 }
 
@@ -128,6 +133,7 @@ pub fn run(seed: u64, scenario: Scenario) -> Report {
     let end = room.end.borrow_mut().take().expect("it has ended");
     report.host_writes = room.writes.get();
     report.compared_bytes = end.compared_bytes;
+    report.read_back_bytes = end.read_back_bytes;
     report
 }
 
@@ -244,7 +250,10 @@ async fn live(world: &World, devices: Vec<Rc<dyn BlockDevice>>, room: &Rc<Room>,
     }
     faults.await;
     let Some(imported) = imported else { return };
-    let all = imported.compared_bytes + imported.host_bytes + imported.findings.bad_bytes;
+    let all = imported.compared_bytes
+        + imported.read_back_bytes
+        + imported.host_bytes
+        + imported.findings.bad_bytes;
     assert_eq!(all, imported.size_bytes, "{imported:?}");
     assert_eq!(imported.findings.changed_bytes, 0);
     check_all(&device, room).await;
@@ -255,8 +264,10 @@ async fn live(world: &World, devices: Vec<Rc<dyn BlockDevice>>, room: &Rc<Room>,
 /// Runs the import to its end; `None` if it goes on in another process.
 async fn import((world, pool): (&World, &Rc<Pool>), room: &Room, is_last: bool) -> Option<ImportedVolume> {
     let job = || Job::new(world);
+    let terms = ImportTerms { reads_once: room.scenario.reads_once, ..ImportTerms::default() };
+    let by_order = ImportTerms { keeps_findings: true, ..terms };
     room.has_begun.set(true);
-    let findings = match pool.import("store", false, &job()).await {
+    let findings = match pool.import("store", terms, &job()).await {
         Ok(imported) => {
             assert!(imported.findings.is_empty());
             return Some(imported);
@@ -280,9 +291,9 @@ async fn import((world, pool): (&World, &Rc<Pool>), room: &Room, is_last: bool) 
     }
     if room.scenario.is_repaired {
         room.source.bad.borrow_mut().clear();
-        return Some(pool.import("store", false, &job()).await.expect("it was repaired"));
+        return Some(pool.import("store", terms, &job()).await.expect("it was repaired"));
     }
-    let imported = pool.import("store", true, &job()).await.expect("it ends by order");
+    let imported = pool.import("store", by_order, &job()).await.expect("it ends by order");
     bad.into_iter().for_each(|block| room.model.borrow_mut().give_up(block));
     Some(imported)
 }
