@@ -67,7 +67,7 @@ pub enum WishError {
         nearest: Option<String>,
     },
     /// Spindle's array has no such level.
-    #[error("Spindle's pools do not have {} yet: {nearest}", .raid.word())]
+    #[error("Spindle's pools {}: {nearest}", spindle::missing(*.raid))]
     Level {
         raid: Raid,
         /// The nearest one that they have, with the drives it takes.

@@ -1,6 +1,6 @@
 //! Spindle's own array, on drives of the catalogue: two copies of everything, and room for one lost drive.
 //!
-//! Three copies and raid0 are there as well, and are not planned with: no rule asks for them.
+//! Three copies and raid0 are there as well, and are not planned with: no rule asks for them. A refusal says where they are written.
 
 use super::{Choice, Fit, WishError, Wishes, load::Load, of_drives};
 use crate::{
@@ -44,6 +44,17 @@ fn mirrored(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Fit {
     }
     fit.rank();
     fit
+}
+
+/// What pools lack of a level, in words.
+pub(super) fn missing(raid: Raid) -> String {
+    match raid {
+        Raid::Raid0 => {
+            "have raid0 for single volumes (raid = \"raid0\" in a [[volume]]), and no plan rests on one copy"
+                .to_owned()
+        }
+        raid => format!("do not have {} yet", raid.word()),
+    }
 }
 
 /// The nearest level, with the drives it takes.
@@ -125,6 +136,8 @@ mod tests {
             raid6.contains("with copies = 3") && raid6.contains("so that any two may be lost, take "),
             "{raid6}"
         );
+        let raid0 = refused(Raid::Raid0);
+        assert!(raid0.contains("for single volumes") && raid0.contains("the nearest is raid10"), "{raid0}");
         assert!(plan(Some(Raid::Raid10), 5_000).is_ok());
     }
 }
