@@ -12,7 +12,7 @@ use crate::{
     pool::VolumeKey,
     simulation::canary::{self, Canary},
 };
-use futures_util::future::join;
+use futures_util::future::try_join;
 use std::{rc::Rc, time::Duration};
 use world::Job;
 
@@ -94,8 +94,8 @@ impl Pool {
         }
         let compare = self.compare_import(target, terms, &mark, job);
         if terms.reads_once {
-            let (filled, compared) = join(fill, compare).await;
-            return Ok((filled?, compared?));
+            // Whichever fails ends both: copies that have begun are tasks of their own.
+            return try_join(fill, compare).await;
         }
         Ok((fill.await?, compare.await?))
     }
