@@ -153,10 +153,11 @@ impl Pool {
     ) -> Result<()> {
         for block in std::mem::take(&mut compared.changed) {
             let permit = self.throttle.permit(Urgency::CanWait).await?;
-            let found = self.read_source(target, vec![block..block + 1], permit).await?;
+            let alone = block..block + 1;
+            let found = self.read_source(target, vec![alone.clone()], permit).await?;
             let is_same = found.data.get(&block).is_some_and(|source| own[&block][..] == source[..]);
             // A host may have written it meanwhile.
-            let owners = self.host.imported_blocks(target.branch, block..block + 1).await?;
+            let owners = self.host.imported_blocks(target.branch, alone).await?;
             let is_copy = matches!(owners[0], ImportedBlock::Stored(found) if target.is_copy(&found));
             match (is_same, is_copy) {
                 (true, _) => compared.same += 1,
