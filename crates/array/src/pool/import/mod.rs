@@ -57,13 +57,13 @@ pub struct NewImport {
     pub source: Vec<u8>,
 }
 
-/// How an import comes to its end.
+/// Conditions of the end of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportTerms {
     /// It ends although blocks cannot be read, which are zeroes then, or have changed in the source, which stay as copied.
     pub keeps_findings: bool,
-    /// What was copied is read back in the pool and must have the checksums that it was copied with; the source is not read
-    /// again for it. So nobody notices what somebody wrote there meanwhile, or what it read wrong once.
+    /// Copies are read back in the pool and must have the checksums that they were made with; the source is not read again
+    /// for them. So nobody notices what somebody wrote there meanwhile, or what it read wrong once.
     pub reads_once: bool,
 }
 

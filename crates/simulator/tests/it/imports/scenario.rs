@@ -41,7 +41,7 @@ pub struct Scenario {
     /// Some answers are wrong, once.
     pub is_rotten: bool,
     pub has_hosts: bool,
-    /// What was copied is compared with its checksums: wrong answers of the source would stay.
+    /// Copies are compared with their checksums: wrong answers of the source would stay.
     pub reads_once: bool,
     /// After each crash, all below the mark that is not zero in the source must be in the volume.
     pub checks_the_mark: bool,
