@@ -10,21 +10,20 @@ use super::{
     record::Record,
     row::{Goal, Measurement, Row, interleave},
     serve::{Server, folder_of},
+    storage_daemon::StorageDaemon,
 };
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::{
     cell::Cell,
     fs,
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const SAMPLED_EVERY: Duration = Duration::from_millis(20);
 /// The log and the checkpoint write a little while the comparison reads.
 const NEARLY_ALL: f64 = 0.98;
@@ -83,17 +82,19 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     let mut rows = Vec::new();
     for source in [on_file("from the pool's drive", &file, mib), on_file("from memory", &in_memory, mib)] {
         rows.extend(bench.measure(rounds, &source, &compared)?);
-        rows.extend(bench.measure(rounds, &source, &read_once)?.into_iter().take(1));
+        let [whole, _] = bench.measure(rounds, &source, &read_once)?;
+        rows.push(whole);
     }
-    match LineDaemon::begin(&in_memory, &folder) {
+    match behind_a_line(&in_memory, &folder) {
         Ok(line) => {
             let source = Source {
                 what: "behind a line",
-                from: line.uri(),
-                read: Jobs::nbd_once(&line.uri()).job_without_file("source", "rw=read bs=1m iodepth=8"),
+                from: line.uri.clone(),
+                read: Jobs::nbd_once(&line.uri).job_without_file("source", "rw=read bs=1m iodepth=8"),
             };
             for way in [&compared, &read_once] {
-                rows.extend(bench.measure(rounds.min(6), &source, way)?.into_iter().take(1));
+                let [whole, _] = bench.measure(rounds.min(6), &source, way)?;
+                rows.push(whole);
             }
         }
         Err(problem) => record.method(format!("no source behind a line: {problem:#}")),
@@ -200,43 +201,15 @@ impl ImportBench<'_> {
     }
 }
 
-/// qemu-storage-daemon that serves a file at a limited rate, killed when dropped.
-struct LineDaemon {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl LineDaemon {
-    fn begin(file: &Path, folder: &Path) -> Result<Self> {
-        let socket = folder.join("line.sock");
-        let mut command = Command::new("qemu-storage-daemon");
-        command.args(["--object", &format!("throttle-group,id=t,x-bps-read={}", LINE_MB_S * 1_000_000)]);
-        command.args(["--blockdev", &format!("driver=file,node-name=f,filename={}", file.display())]);
-        command.args(["--blockdev", "driver=throttle,node-name=r,throttle-group=t,file=f"]);
-        command.args(["--nbd-server", &format!("addr.type=unix,addr.path={}", socket.display())]);
-        command.args(["--export", "type=nbd,id=e,node-name=r,name=disk"]);
-        let child = command.stdout(Stdio::null()).spawn().context("qemu-storage-daemon")?;
-        let mut daemon = Self { child, socket };
-        let begun = Instant::now();
-        while UnixStream::connect(&daemon.socket).is_err() {
-            ensure!(daemon.child.try_wait()?.is_none(), "qemu-storage-daemon has ended");
-            ensure!(begun.elapsed() < PATIENCE, "qemu-storage-daemon does not listen");
-            thread::sleep(SAMPLED_EVERY);
-        }
-        Ok(daemon)
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///disk?socket={}", self.socket.display())
-    }
-}
-
-impl Drop for LineDaemon {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// qemu-storage-daemon that serves a file at the rate of a line.
+fn behind_a_line(file: &Path, folder: &Path) -> Result<StorageDaemon> {
+    let rate = format!("throttle-group,id=t,x-bps-read={}", LINE_MB_S * 1_000_000);
+    let node = format!("driver=file,node-name=f,filename={}", file.display());
+    let throttled = "driver=throttle,node-name=r,throttle-group=t,file=f";
+    let export = "type=nbd,id=e,node-name=r,name=disk";
+    let socket = folder.join("line.sock");
+    let options = ["--object", &rate, "--blockdev", &node, "--blockdev", throttled, "--export", export];
+    StorageDaemon::begin(&socket, &options, &socket)
 }
 
 /// The time by which nearly all was written that was written at all, of samples of times in seconds and bytes written so far.

@@ -24,6 +24,7 @@ mod replication;
 mod row;
 mod serve;
 mod serve_beside;
+mod storage_daemon;
 mod table;
 mod targets;
 mod vault;

@@ -8,16 +8,17 @@ use super::{
     record::Record,
     row::{Goal, Measurement, Row, interleave},
     serve::{REQUESTS_PER_SECOND, Server, call, folder_of},
+    storage_daemon::StorageDaemon,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::json;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     os::unix::net::UnixStream,
-    path::Path,
-    process::{Child, Command, Stdio},
+    path::{Path, PathBuf},
+    process::Command,
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc,
@@ -173,11 +174,10 @@ fn choose_export(socket: &Path) -> Result<(UnixStream, Instant)> {
     Ok((client, sent))
 }
 
-/// qemu-storage-daemon with a queue of queries, ended when dropped.
+/// qemu-storage-daemon with a queue of queries.
 struct QemuDaemon {
-    child: Child,
-    monitor: std::path::PathBuf,
-    uri: String,
+    daemon: StorageDaemon,
+    monitor: PathBuf,
 }
 
 impl QemuDaemon {
@@ -187,26 +187,12 @@ impl QemuDaemon {
         disk.set_len(1 << 29)?;
         let node =
             format!("driver=file,node-name=f,filename={},cache.direct=on,aio=io_uring", file.display());
-        let mut command = Command::new("qemu-storage-daemon");
-        command
-            .args(["--blockdev", &node, "--blockdev", "driver=raw,node-name=r,file=f"])
-            .args(["--nbd-server", &format!("addr.type=unix,addr.path={}", socket.display())])
-            .args(["--export", "type=nbd,id=e,node-name=r,name=disk,writable=on"])
-            .args(["--chardev", &format!("socket,id=m,path={},server=on,wait=off", monitor.display())])
-            .args(["--monitor", "chardev=m"]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut daemon = Self {
-            child: child.context("qemu-storage-daemon")?,
-            monitor,
-            uri: format!("nbd+unix:///disk?socket={}", socket.display()),
-        };
-        let begun = Instant::now();
-        while UnixStream::connect(&daemon.monitor).is_err() || !socket.exists() {
-            ensure!(daemon.child.try_wait()?.is_none(), "qemu-storage-daemon has ended");
-            ensure!(begun.elapsed() < PATIENCE, "qemu-storage-daemon does not listen");
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(daemon)
+        let monitored = format!("socket,id=m,path={},server=on,wait=off", monitor.display());
+        let disk = ["--blockdev", &node, "--blockdev", "driver=raw,node-name=r,file=f"];
+        let export = ["--export", "type=nbd,id=e,node-name=r,name=disk,writable=on"];
+        let monitoring = ["--chardev", &monitored, "--monitor", "chardev=m"];
+        let options = [&disk[..], &export, &monitoring].concat();
+        Ok(Self { daemon: StorageDaemon::begin(&socket, &options, &monitor)?, monitor })
     }
 
     /// Sends queries until it is over.
@@ -233,19 +219,11 @@ impl QemuDaemon {
     }
 }
 
-impl Drop for QemuDaemon {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn qemu(setting: &Setting, rows: &mut Vec<Row>) -> Result<()> {
     let (pairs, seconds) = if setting.quick { (3, 2.0) } else { (20, 4.0) };
     let folder = folder_of(setting, "qemu", "")?;
     let daemon = QemuDaemon::begin(&folder)?;
-    Jobs::nbd_once(&daemon.uri).job_without_file("fill", "rw=write bs=1m iodepth=8").run(&folder)?;
+    Jobs::nbd_once(&daemon.daemon.uri).job_without_file("fill", "rw=write bs=1m iodepth=8").run(&folder)?;
     for depth in [1, 32] {
         let mut row = Row::new(
             format!(
@@ -257,7 +235,8 @@ fn qemu(setting: &Setting, rows: &mut Vec<Row>) -> Result<()> {
         );
         let options = format!("rw=randrw rwmixread=70 bs=4k iodepth={depth}");
         let load = || -> Result<Measurement> {
-            let done = Jobs::nbd(seconds, &daemon.uri).job_without_file("load", &options).run(&folder)?;
+            let done =
+                Jobs::nbd(seconds, &daemon.daemon.uri).job_without_file("load", &options).run(&folder)?;
             let value = done.total_iops();
             Ok(done.measured(value))
         };

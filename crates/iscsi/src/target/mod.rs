@@ -13,6 +13,7 @@ mod failure;
 mod login;
 mod pending_command;
 pub mod portal;
+mod responses;
 mod send_queue;
 mod session_list;
 mod sessions;

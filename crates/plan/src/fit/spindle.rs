@@ -46,7 +46,7 @@ fn mirrored(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Fit {
     fit
 }
 
-/// What pools lack of a level, in words.
+/// The lack of a level in pools, in words.
 pub(super) fn missing(raid: Raid) -> String {
     match raid {
         Raid::Raid0 => {

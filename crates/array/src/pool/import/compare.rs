@@ -1,7 +1,7 @@
 //! Comparison of a volume that was filled with its source: each block that no host wrote is read on both sides, or on that
 //! of the volume alone if the source is read once.
 
-use super::{ImportTarget, ImportTerms, Pool, filled_mark::FilledMark, pass::parts_of};
+use super::{ImportTarget, ImportTerms, Pool, pass::parts_of};
 use crate::{
     engine::{PARALLELISM_MAX, Urgency},
     error::Result,
@@ -11,6 +11,7 @@ use crate::{
 };
 use futures_util::{StreamExt, future::join, stream};
 use std::{collections::BTreeSet, ops::Range, pin::pin};
+use tokio::sync::watch;
 use world::Job;
 
 /// Copies of a part that lacked blocks, before the source counts as changing.
@@ -51,7 +52,7 @@ impl Pool {
         &self,
         target: &ImportTarget,
         terms: ImportTerms,
-        mark: &FilledMark,
+        filled_below: watch::Receiver<u64>,
         job: &Job,
     ) -> Result<Comparison> {
         let compare = |part: Range<u64>| async move {
@@ -60,8 +61,9 @@ impl Pool {
             (part.end - part.start, compared.await)
         };
         let copied = stream::iter(parts_of(0..target.end)).filter_map(async |part| {
-            let is_copied = mark.has_reached(part.end).await;
-            is_copied.then_some(part)
+            // It is closed below that if the copy has failed.
+            let reached = filled_below.clone().wait_for(|below| *below >= part.end).await.is_ok();
+            reached.then_some(part)
         });
         let mut compared = pin!(copied.map(compare).buffer_unordered(PARALLELISM_MAX));
         let mut all = Ok(Comparison::default());
@@ -127,8 +129,7 @@ impl Pool {
         let mut missing = BlockData::new();
         for (block, owner) in (part.start..).zip(owners) {
             match (owner, own.get(&block), found.data.get(&block)) {
-                (ImportedBlock::Discarded, ..) => compared.of_hosts += 1,
-                (ImportedBlock::Stored(stored), ..) if !is_copy(&stored) => compared.of_hosts += 1,
+                (owner, ..) if target.is_of_host(&owner) => compared.of_hosts += 1,
                 // Its checksum was right, or it could not have been read.
                 (_, Some(_), _) if terms.reads_once => compared.read_back += 1,
                 (_, Some(own), Some(source)) if own[..] == source[..] => compared.same += 1,
@@ -173,12 +174,7 @@ impl Pool {
         let mut blocks = 0;
         for part in parts_of(0..target.end) {
             let owners = self.host.imported_blocks(target.branch, part).await?;
-            let is_of_host = |owner: &&ImportedBlock| match owner {
-                ImportedBlock::Stored(found) => !target.is_copy(found),
-                ImportedBlock::Discarded => true,
-                ImportedBlock::OfSource => false,
-            };
-            blocks += owners.iter().filter(is_of_host).count();
+            blocks += owners.iter().filter(|owner| target.is_of_host(owner)).count();
         }
         Ok((blocks * BLOCK_BYTES) as u64)
     }
@@ -192,9 +188,8 @@ fn asked_of_source(
     owners: &[ImportedBlock],
 ) -> Vec<Range<u64>> {
     let is_asked = |owner: &ImportedBlock| match owner {
-        ImportedBlock::Stored(found) => target.is_copy(found) && !terms.reads_once,
-        ImportedBlock::Discarded => false,
         ImportedBlock::OfSource => true,
+        owner => !target.is_of_host(owner) && !terms.reads_once,
     };
     let asked = (first..).zip(owners).filter(|(_, owner)| is_asked(owner));
     asked.map(|(block, _)| block..block + 1).collect()

@@ -1,9 +1,6 @@
 //! The whole of an import, and its ends: the volume is independent of its source, or is given up.
 
-use super::{
-    ImportFindings, ImportTarget, ImportTerms, ImportedVolume, Pool, compare::Comparison,
-    filled_mark::FilledMark,
-};
+use super::{ImportFindings, ImportTarget, ImportTerms, ImportedVolume, Pool, compare::Comparison};
 use crate::{
     engine::events::EventKind,
     error::{Error, Result},
@@ -14,6 +11,7 @@ use crate::{
 };
 use futures_util::future::try_join;
 use std::{rc::Rc, time::Duration};
+use tokio::sync::watch;
 use world::Job;
 
 /// Between two looks for copies under way.
@@ -87,12 +85,12 @@ impl Pool {
         terms: ImportTerms,
         job: &Job,
     ) -> Result<(u64, Comparison)> {
-        let mark = FilledMark::at(target.from);
-        let fill = self.fill_import(target, &mark, job);
+        let (mark, filled_below) = watch::channel(target.from);
+        let fill = self.fill_import(target, mark, job);
         if canary::is(Canary::ImportNotCompared) {
             return Ok((fill.await?, Comparison::default()));
         }
-        let compare = self.compare_import(target, terms, &mark, job);
+        let compare = self.compare_import(target, terms, filled_below, job);
         if terms.reads_once {
             // Whichever fails ends both: copies that have begun are tasks of their own.
             return try_join(fill, compare).await;

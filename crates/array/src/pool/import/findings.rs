@@ -1,6 +1,6 @@
 //! Results of imports.
 
-use crate::format::BLOCK_BYTES;
+use crate::{format::BLOCK_BYTES, volume::joined_ranges};
 use std::{collections::BTreeSet, fmt, ops::Range};
 use world::ByteCount;
 
@@ -52,18 +52,11 @@ impl ImportFindings {
     }
 }
 
+/// The first ranges of some blocks, in bytes.
 fn ranges_of(blocks: &BTreeSet<u64>) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for at in blocks.iter().map(|block| block * BLOCK_BYTES as u64) {
-        let end = at + BLOCK_BYTES as u64;
-        let count = ranges.len();
-        match ranges.last_mut().filter(|last| last.end == at) {
-            Some(last) => last.end = end,
-            None if count < RANGES_MAX => ranges.push(at..end),
-            None => break,
-        }
-    }
-    ranges
+    let ranges = joined_ranges(blocks.iter().map(|block| *block..block + 1), 0);
+    let in_bytes = |range: Range<u64>| range.start * BLOCK_BYTES as u64..range.end * BLOCK_BYTES as u64;
+    ranges.into_iter().take(RANGES_MAX).map(in_bytes).collect()
 }
 
 impl fmt::Display for ImportFindings {

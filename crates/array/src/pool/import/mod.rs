@@ -16,7 +16,6 @@
 
 mod compare;
 mod end;
-mod filled_mark;
 mod findings;
 mod pass;
 
@@ -35,7 +34,7 @@ use crate::{
     },
     log::LogItem,
     map::BlockMapping,
-    volume::ImportSource,
+    volume::{ImportSource, ImportedBlock},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -114,6 +113,15 @@ impl ImportTarget {
     /// True for a version that was copied from the source: copies have the stamp of the fork.
     fn is_copy(&self, found: &BlockMapping) -> bool {
         found.version.birth == self.fork
+    }
+
+    /// True for a block that a host has written or discarded.
+    fn is_of_host(&self, owner: &ImportedBlock) -> bool {
+        match owner {
+            ImportedBlock::Stored(found) => !self.is_copy(found),
+            ImportedBlock::Discarded => true,
+            ImportedBlock::OfSource => false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Filling of a volume that is being imported: part after part of the source is copied, several at a time.
 
-use super::{ImportTarget, Pool, filled_mark::FilledMark};
+use super::{ImportTarget, Pool};
 use crate::{
     engine::{PARALLELISM_MAX, Permit, Urgency},
     error::{Error, Result},
@@ -10,6 +10,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use std::{ops::Range, pin::pin, rc::Rc, time::Duration};
+use tokio::sync::watch;
 use world::{Buffer, IoError, IoErrorKind, Job, with_deadline};
 
 /// Blocks of a part: a read of 1 MiB.
@@ -33,19 +34,14 @@ pub(super) struct SourceContent {
 }
 
 impl Pool {
-    /// Copies what is still the source's, from the mark on, and moves it. Returns the bytes that were copied.
+    /// Copies what is still the source's, from the mark on, and moves the mark, which is closed at the end. Returns the bytes
+    /// that were copied.
     pub(super) async fn fill_import(
         &self,
         target: &ImportTarget,
-        mark: &FilledMark,
+        mark: watch::Sender<u64>,
         job: &Job,
     ) -> Result<u64> {
-        let filled = self.fill_parts(target, mark, job).await;
-        mark.end();
-        filled
-    }
-
-    async fn fill_parts(&self, target: &ImportTarget, mark: &FilledMark, job: &Job) -> Result<u64> {
         let parts = parts_of(target.from..target.end);
         let fill = |part: Range<u64>| async move {
             let copied =
@@ -63,23 +59,24 @@ impl Pool {
                     job.advance(count * BLOCK_BYTES as u64);
                     filled_below = end;
                     if (end / PART_BLOCKS).is_multiple_of(MARKED_PARTS) {
-                        outcome = self.mark_filled(target, mark, end).await;
+                        outcome = self.mark_filled(target, &mark, end).await;
                     }
                 }
                 // Parts that have begun come to their end.
                 Err(error) => outcome = Err(error),
             }
         }
-        self.mark_filled(target, mark, filled_below).await?;
+        self.mark_filled(target, &mark, filled_below).await?;
         outcome.map(|()| copied_blocks * BLOCK_BYTES as u64)
     }
 
     /// Makes stable what was copied, and only then moves the mark: it is where an import goes on after a power cut.
-    async fn mark_filled(&self, target: &ImportTarget, mark: &FilledMark, below: u64) -> Result<()> {
+    async fn mark_filled(&self, target: &ImportTarget, mark: &watch::Sender<u64>, below: u64) -> Result<()> {
         self.log.sync().await?;
         self.shared.state.borrow_mut().catalogue.note_filled(target.branch, BlockIndex(below));
         self.shared.note_unsaved_rows();
-        mark.move_to(below);
+        let before = mark.send_replace(below);
+        assert!(before <= below, "the mark moves up alone");
         Ok(())
     }
 
