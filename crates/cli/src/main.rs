@@ -39,6 +39,7 @@ use ::report::Refusal;
 use arguments::Verb;
 use exit_status::ExitStatus;
 use std::{
+    env,
     io::{self, Write},
     process::ExitCode,
 };
@@ -52,6 +53,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Filesystems are frozen by this program, started again: it must not have threads or files of its own.
     real::freeze::serve_if_helper();
+    if env::args_os().nth(1).is_some_and(|verb| verb == "serve") {
+        // Here, and not in the verb: what parses the command line fills several huge pages otherwise.
+        real::use_small_pages();
+    }
     match run() {
         Ok(status) => status.code(),
         Err(refusal) => {

@@ -44,7 +44,6 @@ pub const OWN_FILE: &str = "site.toml";
 
 /// Runs the verb to its end.
 pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
-    real::use_small_pages();
     let console = Console::of_server(arguments.json, arguments.quiet)?;
     let state = state_of(&arguments.place);
     let file = arguments.file.clone().unwrap_or_else(|| state.join(OWN_FILE));
@@ -146,6 +145,7 @@ pub fn serve(arguments: &ServeArguments) -> Result<ExitStatus, Refusal> {
             api::show((api, server), &console);
             console.say("serving; Ctrl-C ends it, SIGHUP applies the file again");
             supervision.ready(&world, server).await;
+            real::unmap_code_of_start();
             loop {
                 // A request of the API, or else a reload.
                 let wanted = with_deadline(reloads.requested(), server.next_request());
