@@ -30,7 +30,7 @@ const NEARLY_ALL: f64 = 0.98;
 
 /// A pool of three drives in files, with a volume that a host writes.
 const SITE: &str = "[serve]\nnbd = 'unix:NBD'\niscsi = 'none'
-[[group]]\nname = 'p0'\ndrives = 3\ndrive_gb = SIZE
+[[group]]\nname = 'p0'\nfolder = 'pool'
 [[volume]]\nname = 'plain'\ngroup = 'p0'\ngb = 1.0
 [[nbd]]\nname = 'plain'\nvolume = 'plain'\n";
 
@@ -60,9 +60,12 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
          allowed; a source behind a line is qemu-storage-daemon with {LINE_MB_S} MB/s"
     ));
     let socket = setting.folder.join("import.sock");
-    let drive_gb = if setting.quick { "2.0" } else { "6.0" };
-    let site = SITE.replace("NBD", &socket.display().to_string()).replace("SIZE", drive_gb);
-    let folder = folder_of(setting, "import", &site)?;
+    let folder = folder_of(setting, "import", &SITE.replace("NBD", &socket.display().to_string()))?;
+    // Not by the server: its own drives are smaller where the disk has little room, and the imports would not fit.
+    let drive_size = if setting.quick { "2GB" } else { "6GB" };
+    let mut create = Command::new(ours.program());
+    create.current_dir(&folder).args(["pool", "create", "pool", "--drives", "3", "--size", drive_size]);
+    crate::step::output(&mut create)?;
     let file = folder.join("source.img");
     fio::lay_out(&file, mib << 20, &folder)?;
     let memory = tempfile::tempdir_in("/dev/shm").context("a folder in memory")?;
