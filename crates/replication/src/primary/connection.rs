@@ -416,6 +416,7 @@ impl PrimaryGroup {
                     return SendEnd::Ended(end);
                 }
                 is_through = true;
+                self.run_pass_before_join();
                 state = self.session.borrow().state();
             }
             if state != SessionState::Merging || !self.is_pass_due() {

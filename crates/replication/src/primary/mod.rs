@@ -114,6 +114,8 @@ pub struct PrimaryGroup {
     leading: Cell<u64>,
     /// The peer's last answer to a join: it keeps the joint state, and whether that took a stamp.
     join_ready: Cell<Option<(JoinId, bool)>>,
+    /// The parts came apart for a pass of this one, which has not run since.
+    parted_for_pass: Cell<bool>,
     /// Held while a pass is sent.
     passing: Arc<tokio::sync::Mutex<()>>,
     /// Held while what the session asks for is done: the mode does not change meanwhile.
@@ -187,6 +189,7 @@ impl PrimaryGroup {
             has_rollbacks: Cell::new(true),
             leading: Cell::new(0),
             join_ready: Cell::new(None),
+            parted_for_pass: Cell::new(false),
             passing: Arc::default(),
             tending: tokio::sync::Mutex::default(),
         });

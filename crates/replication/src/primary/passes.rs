@@ -69,6 +69,7 @@ impl PrimaryGroup {
         let remaining_bytes = self.session.borrow().exposure(now).bytes;
         let report = PassReport { sent_bytes: sent.bytes, took: now.since(begun), remaining_bytes };
         self.is_in_doubt.set(false);
+        self.parted_for_pass.set(false);
         self.session.borrow_mut().note_pass_end(&GroupCut::new(vec![sent.until]), report, now);
         self.release();
         Ok(())
