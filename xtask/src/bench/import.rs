@@ -62,7 +62,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     let socket = setting.folder.join("import.sock");
     let folder = folder_of(setting, "import", &SITE.replace("NBD", &socket.display().to_string()))?;
     // Not by the server: its own drives are smaller where the disk has little room, and the imports would not fit.
-    let drive_size = if setting.quick { "2GB" } else { "6GB" };
+    let drive_size = if setting.quick { "2GiB" } else { "6GiB" };
     let mut create = Command::new(ours.program());
     create.current_dir(&folder).args(["pool", "create", "pool", "--drives", "3", "--size", drive_size]);
     crate::step::output(&mut create)?;
