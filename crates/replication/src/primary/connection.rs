@@ -215,6 +215,11 @@ impl PrimaryGroup {
             common.cut = common.cut.before_last();
         }
         self.session.borrow_mut().note_outcome(&noted, now);
+        if self.parted_for_pass.get() {
+            // Though the log may have all records that the peer lacks: stamps of cuts alone are in none of them, and the parts
+            // would join without, and come apart for them again.
+            self.session.borrow_mut().note_log_lost(now);
+        }
         self.release();
         // The witness may have said meanwhile that the other site has the right: then the session took no outcome.
         if stands_down {
@@ -416,7 +421,6 @@ impl PrimaryGroup {
                     return SendEnd::Ended(end);
                 }
                 is_through = true;
-                self.run_pass_before_join();
                 state = self.session.borrow().state();
             }
             if state != SessionState::Merging || !self.is_pass_due() {

@@ -102,7 +102,7 @@ impl PrimaryGroup {
         if let Some((joint, part)) = self.joint().filter(|_| !self.has_ended()) {
             self.note_fit();
             self.follow_gathering();
-            let is_close = self.session.borrow().is_close() && !self.parted_for_pass.get();
+            let is_close = self.session.borrow().is_close();
             let is_planted = planted::is(ReplicationBug::JoinedTooEarly);
             joint.note_close(part, is_close || is_planted && self.join_ready.get().is_some());
             joint.note_serving(part, self.serves());
@@ -160,14 +160,6 @@ impl PrimaryGroup {
                 true
             }
             _ => false,
-        }
-    }
-
-    /// A channel was let through. The pass for which the parts came apart comes first, though the log has all records that the
-    /// peer lacks: stamps of cuts alone are in none of them, and the parts would join without, and come apart for them again.
-    pub(super) fn run_pass_before_join(&self) {
-        if self.parted_for_pass.get() {
-            self.session.borrow_mut().note_log_lost(self.world.now());
         }
     }
 
